@@ -16,7 +16,7 @@ from parvibench.metrics.pairwise import thin
 
 from .records import now
 from .run.chunks import ChunkResult
-from .run.judging import Checkpoint, Judge
+from .run.judging import Judge
 from .store.environment import provenance
 from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 
@@ -82,7 +82,7 @@ def _latest(store: Store, task: Task) -> RunRecord | None:
 def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None) -> tuple[CellRecord, pd.DataFrame]:
     """Record and curve of the samples (n, D), with the path (1, T, C, D) of chains."""
     result = ChunkResult()
-    Judge(task, task.metrics, (0,)).add(result, Checkpoint(x[None], cost, last=True, known={"path": path}))
+    Judge(task, task.metrics, (0,)).add(result, x[None], cost, last=True, path=path)
     unknown = {"peak_memory"} | (set() if cost.seconds else {"seconds"})
     values = {m: [to_json_number(v) for v in found] for m, found in result.values.items() if m not in unknown}
     spec = CellSpec(

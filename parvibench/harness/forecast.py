@@ -17,9 +17,12 @@ from parvibench.metrics.compute import compute_guarded
 
 from .run.chunks import Chunk
 from .run.clock import one_thread
-from .run.measuring import context_maker
+from .run.judging import context_maker
 from .run.recorder import MAX_BYTES, MAX_POSITIONS
-from .run.trial import foresee
+from .run.stepping import Trial
+
+#: Settings that count steps before a method's own, which cost a fraction of these.
+_BEFORE = ("pretraining", "critic_pretraining")
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
@@ -46,11 +49,12 @@ def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:
 
 def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object, ...], float]) -> float | None:
     try:
-        found = foresee(cell)
+        trial = foresee(cell)
+        iterations = 0 if trial is None else trial.horizon
         if paces:
-            return statistics.median(paces) * found.iterations * cell.n_replicates
-        steps = (found.setup + found.pace * found.iterations) * len(cell.chunks)
-        path = _path_length(cell, found.iterations)
+            return statistics.median(paces) * iterations * cell.n_replicates
+        steps = 0.0 if trial is None else (trial.setup + trial.pace * iterations) * len(cell.chunks)
+        path = _path_length(cell, iterations)
         shape = (cell.samples, cell.particles if path else 0, path, len(cell.spec.checkpoints))
         key = (cell.task, cell.metrics, *shape)
         if key not in measured:
@@ -58,6 +62,18 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
     except (ParVIBenchError, RuntimeError, ValueError):
         return None
     return steps + measured[key] * cell.n_replicates
+
+
+def foresee(cell: Cell) -> Trial | None:
+    """What a cell's budget allows and what it takes on one thread; None for anchors, errors as of a run."""
+    plain = cell.varied(compiled=False)  # compiling takes longer than most runs
+    chunk = Chunk.of(plain, cell.chunks[0])
+    if not isinstance(chunk.method, Algorithm):
+        return None
+    none = {name: 0 for name in _BEFORE if name in type(chunk.settings).model_fields}
+    chunk = chunk._replace(settings=chunk.settings.model_copy(update=none))
+    with one_thread():
+        return Trial(chunk, chunk.method.step, forecast=True)
 
 
 def _path_length(cell: Cell, iterations: int) -> int:

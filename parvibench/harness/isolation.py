@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -76,9 +77,10 @@ def run_isolated(cell: Cell, store: Store, sources: Path, execution: Execution) 
         (work / "cell.json").write_text(json.dumps(asked), encoding="utf-8")
         limit = execution.timeout * len(cell.chunks) + _SPARE_S
         command = sandboxed([sys.executable, "-m", __name__, str(execution.timeout)], work)
+        limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=limit, check=False, preexec_fn=_limited
+                command, capture_output=True, text=True, errors="replace", timeout=limit, check=False, preexec_fn=limited
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"not finished after {limit:.0f} s"
@@ -91,10 +93,6 @@ def run_isolated(cell: Cell, store: Store, sources: Path, execution: Execution) 
         except StoreError as error:
             return str(error)
         return record.reason
-
-
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
 
 
 def _run_here(timeout: float) -> None:

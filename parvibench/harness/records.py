@@ -11,8 +11,7 @@ import pandas as pd
 
 from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.run.account import UNDEFINED
-from parvibench.harness.run.chunks import ChunkResult
-from parvibench.harness.run.measuring import metrics_key
+from parvibench.harness.run.chunks import ChunkResult, metrics_key
 from parvibench.harness.store.environment import hardware
 from parvibench.harness.store.store import CURVE_COLUMNS, Trajectories
 from parvibench.harness.suite.cells import Cell

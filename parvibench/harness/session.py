@@ -1,32 +1,36 @@
 """A run: expand the suite, skip what the store holds, run the rest, write every cell as it ends."""
 
 import os
+import threading
+import time
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import psutil
 import torch
 
 from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
-from parvibench.harness.run.chunks import ChunkResult, pack_result, unpack_result
-from parvibench.harness.run.measuring import can_remeasure, metrics_key, remeasure
+from parvibench.harness.run.chunks import metrics_key, pack_result, unpack_result
+from parvibench.harness.run.judging import remeasure
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, RunRecord, Store, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import InProcess, News, OnProgress, Outcome, Progress
 from parvibench.harness.workers.interrupts import Interrupts
-from parvibench.harness.workers.jobs import ChunkJob
+from parvibench.harness.workers.jobs import ChunkJob, Ended
 from parvibench.harness.workers.processes import Workers
-from parvibench.harness.workers.system import SystemMonitor
 
 from .records import Finished, finished, now
 
-Ended = Outcome[ChunkResult]
+#: Seconds between two looks at the machine at first, and most looks that are kept.
+_EVERY_S, _MAX_ROWS = 5.0, 500
 
 
 class Observer(Protocol):
@@ -76,7 +80,7 @@ def run_cells(
     Raises:
         StoreError: another run holds the store.
     """
-    with store.locked(), Interrupts() as interrupts, SystemMonitor() as monitor:
+    with store.locked(), Interrupts() as interrupts, _watched_machine() as system:
         run = store.last(_start_run(cells, suite, profile, command, changed))
         held = {} if fresh else _held(cells, store, retry_failed)
         twins: dict[str, list[Cell]] = defaultdict(list)  # labels may share a cell, as two that were tuned alike do
@@ -101,7 +105,7 @@ def run_cells(
                         for twin in twins[done.record.key]:
                             _tell(observers, twin, done.record, store, cached=False)
         finally:
-            run.finished, run.system = now(), monitor.rows
+            run.finished, run.system = now(), system
             store.write_run(run)
             for observer in observers:
                 observer.ended(run)
@@ -117,7 +121,8 @@ def _held(cells: Sequence[Cell], store: Store, retry_failed: bool) -> dict[str, 
             continue
         if record.status is Status.OK and record.metrics_key != metrics_key(cell):
             samples = store.samples(cell.key)
-            if samples is None or not can_remeasure(record):
+            # An anchor's samples may be rows of the reference, so it is drawn again.
+            if samples is None or not record.values or record.kind == "anchor":
                 continue
             record, curve = remeasure(cell, record, store.curve(cell.key), samples)
             store.write_cell(record, curve, samples, store.trajectories(cell.key))
@@ -234,3 +239,41 @@ def resolve_device(name: str) -> str:
     if name == "cuda" and not available:
         raise InputError("--device cuda: no CUDA device is available here; use --device cpu or auto")
     return "cuda" if available and name != "cpu" else "cpu"
+
+
+@contextmanager
+def _watched_machine() -> Iterator[list[dict[str, float]]]:
+    """Load and memory of the machine, row by row from a thread of its own; thinned on long runs.
+
+    A row has ``seconds`` since the start, ``cpu_percent``, ``memory_mib`` in use, ``disk_write_mib`` since the start.
+    """
+    rows: list[dict[str, float]] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        start, every = time.monotonic(), _EVERY_S
+        psutil.cpu_percent()
+        written = _written_mib()
+        while not ended.wait(every):
+            rows.append(
+                {
+                    "seconds": round(time.monotonic() - start, 1),
+                    "cpu_percent": psutil.cpu_percent(),
+                    "memory_mib": round(psutil.virtual_memory().used / 2**20),
+                    "disk_write_mib": round(_written_mib() - written, 1),
+                }
+            )
+            if len(rows) >= _MAX_ROWS:
+                del rows[::2]
+                every *= 2
+
+    threading.Thread(target=watch, name="parvibench-system", daemon=True).start()
+    try:
+        yield rows
+    finally:
+        ended.set()
+
+
+def _written_mib() -> float:
+    counters = psutil.disk_io_counters()
+    return counters.write_bytes / 2**20 if counters else 0.0

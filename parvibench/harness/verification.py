@@ -40,7 +40,7 @@ from parvibench.core.errors import DiskError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
 from parvibench.harness.isolation import run_isolated
-from parvibench.harness.run.measuring import context_maker
+from parvibench.harness.run.judging import context_maker
 from parvibench.harness.session import make_executor, run_cells
 from parvibench.harness.store.environment import hardware, provenance
 from parvibench.harness.store.files import write_atomically

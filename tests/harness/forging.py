@@ -104,7 +104,7 @@ def remeasured(samples_of: Callable[[CellRecord, np.ndarray], np.ndarray]) -> Fo
     """Other samples, with all metrics of samples and the end of the curve made to fit."""
 
     def forgery(record, rows, samples, other):
-        from parvibench.harness.run.measuring import context_maker
+        from parvibench.harness.run.judging import context_maker
         from parvibench.metrics.compute import compute_guarded
 
         new = samples_of(record, samples).astype(np.float32)

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from parvibench.harness.forecast import predict
-from parvibench.harness.run.trial import foresee
+from parvibench.harness.forecast import foresee, predict
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
@@ -39,7 +38,7 @@ def test_waiting_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(type(algorithm), "step", slowly)
     slow = foresee(found)
-    assert slow.iterations == quick.iterations == 2000
+    assert slow.horizon == quick.horizon == 2000
     assert slow.pace < 0.01
 
 

@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_leaves
 from parvibench.core import registry
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.run import trial
+from parvibench.harness.run import stepping
+from parvibench.harness.run.chunks import NotWritableError, pack, rebuilt, unpack
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.run.snapshot import NotWritableError, pack, rebuilt, unpack
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.store.store import Store
@@ -134,7 +134,7 @@ def run_in_two(cell: Cell, path: Path, monkeypatch: pytest.MonkeyPatch, stop: in
 
     with monkeypatch.context() as patch:
         patch.setattr(algorithm, "init", watch)
-        patch.setattr(trial, "_STEPS", 1)
+        patch.setattr(stepping, "_TRIAL_STEPS", 1)
         return run_chunk(cell, cell.chunks[0], snapshot=SnapshotFile(path)), len(begun)
 
 

@@ -15,10 +15,10 @@ from command_line import Run
 
 from parvibench.core.algorithm import ParticleState
 from parvibench.core.errors import InputError
+from parvibench.harness.forecast import foresee
 from parvibench.harness.run import loop as runner
 from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.run.loop import CHECKPOINTS, run_chunk
-from parvibench.harness.run.trial import foresee
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite

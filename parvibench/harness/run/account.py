@@ -58,11 +58,6 @@ class Account:
         return Cost(step, self._meter.charged, self.clock.seconds / len(self._chunk.replicates), self._memory())
 
     @property
-    def sequential_steps(self) -> float:
-        """Calls of the density or its score that were made one after the other."""
-        return float(self._meter.sequential_steps)
-
-    @property
     def saved(self) -> dict[str, Any]:
         """All but the clock, for ``restore``."""
         meter = self._meter
@@ -184,8 +179,7 @@ class Repeated:
 
     def __init__(self, target: Target, dtype: torch.dtype) -> None:
         self._target, self._dtype = target, dtype
-        self._point: Tensor | None = None
-        self._values: Tensor | None = None
+        self._first: tuple[Tensor, Tensor] | None = None  #: point and values
 
     @property
     def undefined(self) -> bool:
@@ -195,10 +189,11 @@ class Repeated:
     def changed(self, samples: Tensor) -> bool:
         """Whether the values differ from the first ones; the first time they are computed twice."""
         with torch.inference_mode(False), torch.no_grad():
-            if self._point is None or self._values is None:
-                self._point = samples[:, :1].clone().to(self._dtype)
-                self._values = self._called(self._point)
-            return not same_again(self._values, self._called(self._point), single=True)
+            if self._first is None:
+                point = samples[:, :1].clone().to(self._dtype)
+                self._first = point, self._called(point)
+            point, values = self._first
+            return not same_again(values, self._called(point), single=True)
 
     def _called(self, point: Tensor) -> Tensor:
         density, score = self._target.log_density_and_score(point.clone())

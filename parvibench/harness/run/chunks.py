@@ -1,14 +1,21 @@
-"""A chunk of replicates and its result, as an object and as bytes."""
+"""A chunk of replicates and its result, as an object and as bytes.
 
+The bytes hold tensors, numbers and text; they are written by ``torch.save`` and read without running any code. Strides
+and the offset into 64-byte aligned storage are preserved: products of matrices depend on them in their last bits.
+"""
+
+import hashlib
+import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from parvibench.core.algorithm import AlgorithmSettings, Anchor
 from parvibench.core.errors import StoreError
@@ -18,8 +25,9 @@ from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
 from parvibench.targets.starts import FITS, begin_at_fits
 
-from .measuring import metrics_key
-from .snapshot import pack, unpack
+#: Raised when a metric's values change for the same samples.
+METRICS_VERSION = 5
+_PLAIN = (bool, int, float, str, type(None))
 
 
 class Chunk(NamedTuple):
@@ -96,15 +104,13 @@ class ChunkResult:
                 self.diverged.setdefault(replicate, step)
 
     def plain(self) -> dict[str, Any]:
-        """Text and tensors: what ``snapshot.pack`` takes."""
-        values = asdict(replace(self, samples=None, unmeasured=[], places=[]))
-        apart = ("samples", "unmeasured", "places")
-        return {
+        """Text and tensors: what ``pack`` takes."""
+        apart = {
             "samples": None if self.samples is None else torch.tensor(self.samples),  # read-only, where Ray sent it
             "unmeasured": self.unmeasured,
             "places": [torch.tensor(p) for p in self.places],
-            "text": json.dumps({k: v for k, v in values.items() if k not in apart}),
         }
+        return {**apart, "text": json.dumps({k: v for k, v in vars(self).items() if k not in apart})}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
@@ -124,6 +130,47 @@ class ChunkResult:
     def trajectories(self) -> Trajectories | None:
         """Where the particles followed went, or None without any."""
         return Trajectories(np.array(self.visited), np.stack(self.places)) if self.places else None
+
+
+class NotWritableError(TypeError):
+    """A value that a snapshot cannot hold."""
+
+
+def pack(value: Any) -> bytes:
+    """The bytes of nested tuples, lists and dicts of tensors (without gradients), numbers, text and None.
+
+    Raises:
+        NotWritableError: something else is in it.
+    """
+    for leaf in tree_leaves(value):
+        if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:
+            raise NotWritableError(f"a {type(leaf).__name__} cannot be saved")
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def unpack(content: bytes, device: torch.device | str = "cpu") -> Any:
+    """The value behind the bytes, its tensors on ``device``; ``StoreError`` where they are damaged or hold more."""
+    try:
+        return torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+    except Exception as error:  # whatever damaged bytes make of the reader
+        raise StoreError(f"a snapshot that cannot be read: {type(error).__name__}: {error}") from None
+
+
+def rebuilt(leaves: list[Any], like: Any) -> Any:
+    """The state that ``tree_leaves`` took apart, with the types of another one; ``StoreError`` if it does not fit."""
+    held, spec = tree_flatten(like)
+    if len(held) != len(leaves):
+        raise StoreError(f"a snapshot of {len(leaves)} values for a state of {len(held)}")
+    return tree_unflatten(leaves, spec)
+
+
+def metrics_key(cell: Cell) -> str:
+    """Names the measurement: metrics, their version and the reference."""
+    reference = cell.load()[0].floored()
+    sha = reference.certificate.get("sha256", "") if reference else ""
+    return hashlib.sha256(repr((METRICS_VERSION, cell.metrics, sha)).encode()).hexdigest()[:16]
 
 
 def stamp(cell: Cell, replicates: tuple[int, ...]) -> str:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 import torch
 
-#: A reference kernel this much slower or faster after a run than before flags the run's seconds.
-MAX_DRIFT = 0.2
 #: Events stored before their times are added up, which waits for the device.
 _MAX_EVENTS = 2000
 _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
@@ -91,12 +89,6 @@ def reference_seconds(device: torch.device) -> float:
         clock.stop()
         times.append(clock.seconds)
     return statistics.median(times)
-
-
-def drift(before: float, after: float) -> float:
-    """Relative change of the reference kernel's time, at least 0 whichever of the two was slower."""
-    slow, fast = max(before, after), max(min(before, after), 1e-9)
-    return slow / fast - 1
 
 
 def reset_peak_memory(device: torch.device) -> None:

@@ -42,27 +42,28 @@ class CompiledStep:
     With an own step the density alone is compiled, see ``CompiledDensity``. By ``torch.compile`` only tensor arithmetic
     is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
     (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
+
+    Attributes:
+        seconds: spent on compiling so far.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
         import torch._inductor.config
+        from torch._dynamo.callback import callback_handler
 
         torch._dynamo.reset()  # its cache of a few versions a function would also hold earlier cells'
         torch._inductor.config.compile_threads = 1  # a worker has one core
         keep_from_compilers()
-        self._stopwatch = _Stopwatch()  # after the reset, which forgets all callbacks
+        self.seconds, self._began = 0.0, 0.0
         method = getattr(step, "__self__", None)
         self._own = method.compiled_step() if isinstance(method, Method) else None
+        if self._own is None:  # after the reset, which forgets all callbacks
+            callback_handler.register_start_callback(self._start)
+            callback_handler.register_end_callback(self._stop)
         self._graphs = device == "cuda" and self._own is None
         self._problem: Any = None  # whose density is compiled for an own step
         self._density: CompiledDensity | None = None
-        self._others = 0.0  # seconds of an own step's first call with a problem, which compiles both
         self._step = self._own or torch.compile(step, mode="reduce-overhead" if self._graphs else None)
-
-    @property
-    def seconds(self) -> float:
-        """Time spent on compiling so far, s."""
-        return self._others if self._own else self._stopwatch.seconds
 
     @property
     def left_plain(self) -> str:
@@ -71,18 +72,23 @@ class CompiledStep:
 
     def __call__(self, *given: Any) -> Any:
         """The state after one step."""
-        if self._own is not None:
-            if given[0] is self._problem:
-                return self._own(*given)
-            began, self._problem = time.perf_counter(), given[0]
+        if self._own is not None and given[0] is not self._problem:  # the first call compiles step and density
+            self._start()
+            self._problem = given[0]
             self._problem.evaluate_by(self._compiled)
             state = self._own(*given)
-            self._others += time.perf_counter() - began
+            self._stop()
             return state
         if not self._graphs:
             return self._step(*given)
         torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         return tree_map_only(Tensor, torch.clone, self._step(*given))
+
+    def _start(self, *_: Any) -> None:
+        self._began = time.perf_counter()
+
+    def _stop(self, *_: Any) -> None:
+        self.seconds += time.perf_counter() - self._began
 
     def _compiled(self, plain: Evaluation) -> Evaluation:
         self._density = CompiledDensity(plain)
@@ -166,20 +172,3 @@ class _Replayed:
 def compile_seconds(advance: Callable[..., Any]) -> float:
     """Time spent on compiling a step so far, s; 0 for a plain one."""
     return advance.seconds if isinstance(advance, CompiledStep) else 0.0
-
-
-class _Stopwatch:
-    """Sums up the time that PyTorch spends on compiling in this process from now on, until the next reset."""
-
-    def __init__(self) -> None:
-        from torch._dynamo.callback import callback_handler
-
-        self.seconds, self._began = 0.0, 0.0
-        callback_handler.register_start_callback(self._start)
-        callback_handler.register_end_callback(self._stop)
-
-    def _start(self, *_: Any) -> None:
-        self._began = time.perf_counter()
-
-    def _stop(self, *_: Any) -> None:
-        self.seconds += time.perf_counter() - self._began

@@ -2,30 +2,32 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
-from parvibench.core.algorithm import Algorithm, Anchor, finite_replicates, floating_tensors, grounded
+from parvibench.core.algorithm import Anchor, finite_replicates, floating_tensors, grounded, take_steps
 from parvibench.core.budget import MAX_CHECKPOINTS
-from parvibench.core.task import Problem
+from parvibench.core.errors import StoreError
+from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.harness.store.environment import process_facts
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
+from parvibench.harness.workers.executors import Notify
 
 from .account import CHANGED, UNDEFINED, Account, Guard, Repeated
-from .chunks import Chunk, ChunkResult
-from .clock import MAX_DRIFT, drift, reference_seconds, reset_peak_memory
+from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
+from .clock import reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
-from .judging import Curve, Judge, Notify
+from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
-from .resuming import Place, Standing
-from .snapshot import NotWritableError
-from .stepping import Advance, Stepper
+from .stepping import Advance, Stepper, Tally, Trial, step_mode
 from .thompson import DecisionMaker
-from .trial import Trial, step_mode
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
@@ -36,8 +38,9 @@ _FINITE_EVERY = 64
 _SLOW_S = 1e-3
 #: Seconds between two progress reports.
 _BEAT_S = 2.0
+#: A reference kernel this much slower or faster after a run than before flags the run's seconds.
+_MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
-
 _AFTERWARDS = "counted afterwards: evaluations are charged after each block of an external program, not one by one"
 
 
@@ -66,107 +69,118 @@ def run_chunk(
     judge = None if deferred else Judge(chunk.task, cell.metrics, chunk.replicates)
     reset_peak_memory(device)
     if isinstance(chunk.method, Anchor):
-        return _draw(chunk, chunk.method, judge, notify)
+        return _Run(chunk, judge, notify, None).drawn(chunk.method)
     advance: Advance = chunk.method.step
     if cell.spec.compiled:
         advance = CompiledStep(advance, cell.spec.device)
     trial = Trial(chunk, advance)
     warmup = trial.seconds - compile_seconds(advance)
-    run = _Run(chunk, chunk.problem(cell.spec.budget.score_evaluations), judge, notify, snapshot)
-    run.curve.result.overheads["warmup"], run.curve.result.start = warmup, trial.start
+    run = _Run(chunk, judge, notify, snapshot if chunk.method.resumable else None)
+    run.result.overheads["warmup"], run.result.start = warmup, trial.start
     before = reference_seconds(device)
-    with step_mode(cell, chunk.method), Guard(run.problem, watched=cell.is_plugin and not cell.spec.compiled) as guard:
-        place = run.resumed(trial) or run.begun(trial.horizon)
+    with step_mode(cell, chunk.method), run.guard:
+        state, step, pending = run.resumed(trial) or run.begun(trial.horizon)
+        steps = take_steps(advance, run.problem, chunk.settings, state, step)
         stepper = Stepper(
-            run.problem,
-            chunk.settings,
-            advance,
-            run.account.clock,
-            run.path.recorder,
-            place.state,
-            place.step,
-            run.curve.tally,
+            steps, advance, run.problem.meter, run.account.clock, run.path.recorder, run.tally, state, step
         )
         slow = trial.pace > _SLOW_S
         del trial  # its problem has the data a second time
-        run.loop(stepper, place.pending, guard, slow=slow)
-        run.finish(stepper, guard)
-    result = run.curve.result
+        run.loop(stepper, pending, slow=slow)
+        run.finish(stepper)
+    result = run.result
     result.seconds = run.account.clock.seconds
-    result.overheads["metrics"] = run.curve.seconds
     if isinstance(advance, CompiledStep):
         result.overheads["compile"] = advance.seconds
         if advance.left_plain:
             result.flag(f"--compile: the step is compiled, the density of the task is not ({advance.left_plain})")
     result.process = process_facts()
-    result.drift = drift(before, reference_seconds(device))
+    after = reference_seconds(device)
+    result.drift = max(before, after) / max(min(before, after), 1e-9) - 1
     if chunk.method.counted_afterwards:
         result.flag(_AFTERWARDS)
-    if result.drift > MAX_DRIFT:
+    if result.drift > _MAX_DRIFT:
         change = f"{100 * result.drift:.0f}%"
         result.flag(f"the machine's speed changed by {change} during the run: seconds are unreliable")
     return result
 
 
-def _draw(chunk: Chunk, anchor: Anchor, judge: Judge | None, notify: Notify) -> ChunkResult:
-    """An anchor's samples: one checkpoint at no cost."""
-    problem = chunk.problem(None)
-    decisions = DecisionMaker.of(chunk.task, problem)
-    samples, excluded = anchor.draw(chunk.task, problem, chunk.cell.samples, problem.streams)
-    if decisions is not None:
-        decisions.catch_up(1.0, lambda: samples)
-    curve = Curve(chunk, Account(chunk, problem), decisions, judge, notify)
-    curve.add(samples, 0, last=True, excluded_rows=excluded)
-    curve.result.overheads["metrics"] = curve.seconds
-    return curve.result
-
-
 class _Run:
-    """One run of a chunk: its steps, and the budget that ends them."""
+    """One run of a chunk: its steps, the budget that ends them, and its snapshots, from which it resumes to the bit."""
 
-    def __init__(
-        self, chunk: Chunk, problem: Problem, judge: Judge | None, notify: Notify, snapshot: SnapshotFile | None
-    ) -> None:
-        self.chunk, self.problem, self.notify = chunk, problem, notify
-        self._may_overflow = chunk.method.may_overflow if isinstance(chunk.method, Algorithm) else frozenset[str]()
-        self.snapshot = snapshot if chunk.method.resumable else None
-        self.decisions = DecisionMaker.of(chunk.task, problem)
-        self.account = Account(chunk, problem)
-        self.path = Path(chunk, problem, self.decisions)
-        self.curve = Curve(chunk, self.account, self.decisions, judge, notify)
-        repeatable = chunk.cell.own_task and self.decisions is None  # a posterior that grows does change
-        self.repeated = Repeated(problem._target, problem.dtype) if repeatable else None
-        self.standing = Standing(self.account, self.path, self.decisions, self.curve)
+    def __init__(self, chunk: Chunk, judge: Judge | None, notify: Notify, snapshot: SnapshotFile | None) -> None:
+        cell = chunk.cell
+        self.chunk, self.judge, self.notify, self.snapshot = chunk, judge, notify, snapshot
+        self.problem = chunk.problem(None if isinstance(chunk.method, Anchor) else cell.spec.budget.score_evaluations)
+        self.guard = Guard(self.problem, watched=cell.is_plugin and not cell.spec.compiled)
+        self.decisions: DecisionMaker | None = None
+        if isinstance(chunk.task, SequentialTask) and isinstance(self.problem, GrowingProblem):
+            self.decisions = DecisionMaker(chunk.task, self.problem)
+        self.account = Account(chunk, self.problem)
+        self.path = Path(chunk, self.problem, self.decisions)
+        self.result = ChunkResult(effective_step=chunk.method.effective_step(chunk.settings))
+        self.tally = Tally()  #: what the steps since the last checkpoint reported
+        repeatable = cell.own_task and self.decisions is None  # a posterior that grows does change
+        self.repeated = Repeated(self.problem._target, self.problem.dtype) if repeatable else None
 
-    def resumed(self, trial: Trial) -> Place | None:
-        """The place of an interrupted run of this chunk, or None."""
+    def drawn(self, anchor: Anchor) -> ChunkResult:
+        """An anchor's samples: one checkpoint at no cost."""
+        problem, n = self.problem, self.chunk.cell.samples
+        samples, excluded = anchor.draw(self.chunk.task, problem, n, problem.streams)
+        if self.decisions is not None:
+            self.decisions.catch_up(1.0, lambda: samples)
+        self._judge(samples, 0, last=True, excluded_rows=excluded)
+        return self.result
+
+    def resumed(self, trial: Trial) -> tuple[Any, int, list[float]] | None:
+        """State, step and budget shares to be measured of an interrupted run, all else put back as it was, or None."""
         content = self.snapshot.load() if self.snapshot else None
-        return None if content is None else self.standing.resume(self.chunk, content, trial.state, trial.horizon)
+        if content is None:
+            return None
+        try:
+            saved = unpack(content, torch.device(self.chunk.cell.spec.device))
+            if saved["stamp"] != stamp(self.chunk.cell, self.chunk.replicates):
+                return None
+            state, step, pending = rebuilt(saved["state"], trial.state), saved["step"], saved["pending"]
+        except (StoreError, KeyError, TypeError):
+            return None
+        self.tally.sums, self.tally.steps = saved["tally"]
+        self.result = ChunkResult.from_plain(saved["result"])
+        seconds, self.result.overheads["metrics"] = saved["seconds"]
+        self.account.restore(saved, seconds)
+        if self.decisions is not None:
+            self.decisions.saved = saved["decided"]
+        self.path.start(state, trial.horizon)
+        self.path.mark = saved["mark"]
+        if self.path.recorder is not None:
+            self.path.recorder.saved = saved["path"]
+        return state, step, pending
 
-    def begun(self, horizon: int) -> Place:
-        """The first state, and the budget shares at which samples are measured."""
+    def begun(self, horizon: int) -> tuple[Any, int, list[float]]:
+        """The first state, step 0, and the budget shares at which samples are measured."""
         method, clock, spec = self.chunk.method, self.account.clock, self.chunk.cell.spec
         clock.start()
         state = method.init(self.problem, self.chunk.settings, self.problem.streams, horizon)
         clock.stop()
         self.path.start(state, horizon)
-        self._follow(state, 0)
+        self.path.follow(self.result, state, 0)
         iterations = spec.budget.iterations
         explicit = [k / iterations for k in spec.checkpoints] if iterations else []
-        return Place(state, 0, explicit or list(CHECKPOINTS[:-1]))
+        return state, 0, explicit or list(CHECKPOINTS[:-1])
 
-    def loop(self, stepper: Stepper, pending: list[float], guard: Guard, *, slow: bool) -> None:
+    def loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> None:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
         budget, account, path, decisions = self.chunk.cell.spec.budget, self.account, self.path, self.decisions
         single = slow or budget.seconds is not None or decisions is not None
-        share = account.share(stepper.step)
-        beat, save = _Timer(_BEAT_S), _Timer(self.snapshot.every if self.snapshot else math.inf)
+        may_overflow, share = self.chunk.method.may_overflow, account.share(stepper.step)
+        every = self.snapshot.every if self.snapshot else math.inf
+        beat_at, save_at = time.monotonic() + _BEAT_S, time.monotonic() + every
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
             goal = min(pending[0] if pending else 1.0, _MARK if path.unmarked else 1.0)
             stop = (stepper.step + 1, math.inf) if single else account.until(stepper.step, goal)
             goes_on = stepper.go(*stop)
-            guard.check()
+            self.guard.check()
             if not goes_on:
                 break
             state, step = stepper.state, stepper.step
@@ -175,83 +189,108 @@ class _Run:
                 path.mark = path.positions(state, step)
             reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
-            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, self._may_overflow)))
+            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
             if (doubtful and self._all_diverged(state, step)) or (share >= 1 and account.timed_out):
                 break
             if due:
                 pending = [p for p in pending if p > reached]
-                self._measure(state, step, guard, last=False)
-            if beat.due():
+                self._measure(state, step, last=False)
+            now = time.monotonic()
+            if now >= beat_at:
+                beat_at = now + _BEAT_S
                 self.notify({"iteration": step, "share": share})
-            if save.due():
-                self._save(Place(state, step, pending))
+            if now >= save_at:
+                save_at = now + every
+                self._save(state, step, pending)
 
-    def finish(self, stepper: Stepper, guard: Guard) -> None:
+    def finish(self, stepper: Stepper) -> None:
         """Make the remaining decisions and judge the last state."""
-        result, state, step = self.curve.result, stepper.state, stepper.step
+        result, state, step = self.result, stepper.state, stepper.step
         if stepper.ignored:
             result.flag(_IGNORED)
         self._all_diverged(state, step)
         self._decide(stepper, 1.0)
         if step != result.iterations or not result.values:
-            self._measure(state, step, guard, last=True)
-        guard.check()
+            self._measure(state, step, last=True)
+        self.guard.check()
 
     def _decide(self, stepper: Stepper, share: float) -> None:
         if self.decisions is not None:
             self.decisions.catch_up(share, lambda: self.path.samples(stepper.state, stepper.step))
 
-    def _measure(self, state: Any, step: int, guard: Guard, *, last: bool) -> None:
+    def _measure(self, state: Any, step: int, *, last: bool) -> None:
         """Judge the samples that a state gives after ``step`` iterations."""
         samples = self.path.samples(state, step)
-        self._follow(state, step)
-        self.curve.result.note_diverged(self.chunk.replicates, samples.isfinite().all(-1).all(-1), step)
+        self.path.follow(self.result, state, step)
+        self.result.note_diverged(self.chunk.replicates, samples.isfinite().all(-1).all(-1), step)
         path = self.path.recorded() if last and step > 0 else None
         moved = self.path.moved(state, step) if last else None
-        with guard.pausing():
+        with self.guard.pausing():
             if self.repeated is not None and self.repeated.changed(samples):
-                self.curve.result.flag(CHANGED)
+                self.result.flag(CHANGED)
             self._notice()
-            self.curve.add(samples, step, last=last, path=path, moved=moved)
+            self._judge(samples, step, last=last, path=path, moved=moved)
+
+    def _judge(self, samples: Tensor, step: int, *, last: bool, **known: Any) -> None:
+        """Judge samples (R, n, D) of an iteration, or leave them to another process.
+
+        ``known`` is what else their ``Context`` holds.
+        """
+        start = time.perf_counter()
+        samples = samples.double().cpu()
+        result, task, cost = self.result, self.chunk.task, self.account.cost(step)
+        reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
+        calls = float(self.problem.meter.sequential_steps)
+        known["diagnostics"] = {**reported, SEQUENTIAL: torch.full((len(self.chunk.replicates),), calls)}
+        decisions = None if self.decisions is None else self.decisions.decisions()
+        values: Mapping[str, Tensor] = {}
+        if self.judge is None:
+            known["decisions"] = None if decisions is None else asdict(decisions)
+            result.unmeasured.append({"samples": samples, "cost": asdict(cost), "last": last, "known": known})
+        else:
+            values = self.judge.add(result, samples, cost, last=last, decisions=decisions, **known)
+        result.iterations, result.score_evaluations = step, cost.score_evaluations
+        if last:
+            result.samples = samples.float().numpy()
+        result.overheads["metrics"] = result.overheads.get("metrics", 0.0) + (time.perf_counter() - start)
+        primary = task.primary if task.primary in values else next(iter(values), "")
+        value = float(values[primary].median()) if primary else None
+        share = 1.0 if last else self.account.share(step)
+        self.notify({"iteration": step, "share": share, "metric": primary, "value": value})
 
     def _notice(self) -> None:
         if self.repeated is not None and self.repeated.undefined:
-            self.curve.result.flag(UNDEFINED)
+            self.result.flag(UNDEFINED)
 
-    def _follow(self, state: Any, step: int) -> None:
-        """Extend the trajectories that are recorded."""
-        places = self.path.followed(state, step)
-        if places is not None:
-            self.curve.result.visited.append(step)
-            self.curve.result.places.append(places)
-
-    def _save(self, place: Place) -> None:
-        """Save the state; a run whose state cannot be written starts again after an interruption."""
-        if self.snapshot is not None:
-            self._notice()
-            try:
-                self.snapshot.save(self.standing.packed(self.chunk, place))
-            except NotWritableError:
-                self.snapshot = None
+    def _save(self, state: Any, step: int, pending: list[float]) -> None:
+        """Save all that the run needs to resume; where that cannot be written, an interrupted run starts again."""
+        if self.snapshot is None:
+            return
+        self._notice()
+        recorder = self.path.recorder
+        try:
+            content = pack({
+                "stamp": stamp(self.chunk.cell, self.chunk.replicates),
+                "state": tree_leaves(state),  # its types are those of a fresh state of the same algorithm
+                "step": step,
+                "pending": pending,
+                **self.account.saved,
+                "seconds": (self.account.clock.seconds, self.result.overheads.get("metrics", 0.0)),
+                "result": self.result.plain(),
+                "path": None if recorder is None else recorder.saved,
+                "decided": None if self.decisions is None else self.decisions.saved,
+                "mark": self.path.mark,
+                "tally": (self.tally.sums, self.tally.steps),
+            })  # fmt: skip
+        except NotWritableError:
+            self.snapshot = None
+        else:
+            self.snapshot.save(content)
 
     def _all_diverged(self, state: Any, step: int) -> bool:
         """Record replicates that are no longer finite; True where all have diverged."""
-        self.curve.result.note_diverged(self.chunk.replicates, finite_replicates(state, self._may_overflow), step)
-        return len(self.curve.result.diverged) == len(self.chunk.replicates)
-
-
-class _Timer:
-    """Due once every so many seconds."""
-
-    def __init__(self, every: float) -> None:
-        self._every, self._next = every, time.monotonic() + every
-
-    def due(self) -> bool:
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._every
-        return True
+        self.result.note_diverged(self.chunk.replicates, finite_replicates(state, self.chunk.method.may_overflow), step)
+        return len(self.result.diverged) == len(self.chunk.replicates)
 
 
 def _surely_finite(state: Any) -> bool:

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from parvibench.core.algorithm import require_samples
 from parvibench.core.task import Problem
 
-from .chunks import Chunk
+from .chunks import Chunk, ChunkResult
 from .thompson import DecisionMaker, RecentPositions
 
 MAX_POSITIONS = 2000
@@ -130,16 +128,16 @@ class Path:
         streams.step = step
         return self._chunk.method.output(self._problem, self._chunk.settings, state, n, streams)
 
-    def followed(self, state: Any, step: int) -> NDArray[np.float32] | None:
-        """Positions (k, D) of the particles whose trajectories are stored: evenly spaced ones of the first replicate."""
+    def follow(self, result: ChunkResult, state: Any, step: int) -> None:
+        """Add to the trajectories of a result where some particles are now: evenly spaced ones of the first replicate."""
         spec = self._chunk.cell.spec
         if not spec.trajectories or spec.replicates[0] not in self._chunk.replicates:
-            return None
+            return
         now = self.positions(state, step)
-        if now is None:
-            return None
-        of_first = _take(now, spec.trajectories)[self._chunk.replicates.index(spec.replicates[0])]
-        return of_first.float().cpu().numpy()
+        if now is not None:
+            of_first = _take(now, spec.trajectories)[self._chunk.replicates.index(spec.replicates[0])]
+            result.visited.append(step)
+            result.places.append(of_first.float().cpu().numpy())
 
     @property
     def unmarked(self) -> bool:

@@ -1,33 +1,85 @@
 """Taking the steps of a chunk, many between two inspections of the state, and averaging what they report."""
 
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import AlgorithmSettings, take_steps
+from parvibench.core.algorithm import Algorithm, take_steps
+from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted, BudgetIgnored
-from parvibench.core.task import Problem
+from parvibench.core.sequential import GrowingProblem
+from parvibench.harness.suite.cells import Cell
 
+from .chunks import Chunk
 from .clock import Clock
 from .compiling import compile_seconds
+from .recorder import PathRecorder
+from .thompson import RecentPositions
 
 Advance = Callable[..., Any]
 #: Most steps between two inspections of the state.
 BLOCK = 16
+_TRIAL_STEPS = 2
+#: Steps that a forecast takes, fewer when they take longer than this, s.
+_FORECAST_STEPS, _ENOUGH_S = 6, 1.0
 #: Reports of what a run knows so far: the last one counts, where others are averaged.
 SO_FAR = ("log_z", "log_z_se")
 
 
-class Recorder(Protocol):
-    """Records the positions of chains."""
+def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
+    """Without gradients where the algorithm takes none; the compiler does not know inference mode well."""
+    if algorithm.differentiates:
+        return nullcontext()
+    return torch.no_grad() if cell.spec.compiled else torch.inference_mode()
 
-    def add(self, step: int, x: Tensor) -> None:
-        """Offer the position after iteration ``step``."""
-        ...
+
+class Trial:
+    """First steps of a chunk, not part of its time: they initialise libraries and caches and give the cost of a step."""
+
+    horizon: int  #: iterations that the budget allows
+    setup: float  #: seconds before the first step
+    pace: float  #: seconds of a step, the least of those taken
+    state: Any  #: after the steps
+    seconds: float  #: all of it took
+    start: str  #: where it began: the specification's start or ``own``
+
+    def __init__(self, chunk: Chunk, advance: Advance, *, forecast: bool = False) -> None:
+        cell, algorithm, settings = chunk.cell, chunk.method, chunk.settings
+        # Processor time for a forecast, so that other processes of the machine do not count.
+        timer = time.process_time if forecast and cell.spec.device != "cuda" else time.perf_counter
+        start = timer()
+        problem = chunk.problem(None)
+        if forecast and isinstance(problem, GrowingProblem):  # steps on all of the data, as most of a run's are
+            turns = torch.arange(problem.posterior.rows, device=cell.spec.device) % problem.posterior.n_actions
+            problem.posterior.observe(turns.expand(len(chunk.replicates), -1))
+        with step_mode(cell, algorithm):
+            state: Any = algorithm.init(problem, settings, problem.streams, _TRIAL_STEPS)
+            self.setup = timer() - start
+            first_steps = take_steps(advance, problem, settings, state)
+            paces: list[float] = []
+            while len(paces) < _TRIAL_STEPS or (forecast and len(paces) < _FORECAST_STEPS and sum(paces) < _ENOUGH_S):
+                before, tick = problem.meter.charged, timer()
+                state, _ = next(first_steps)
+                cost = problem.meter.charged - before
+                paces.append(timer() - tick)
+            self.pace = min(paces)
+        self.state = state
+        self.start = cell.spec.start if problem.started else "own"
+        budget = cell.spec.budget
+        allowed = min(
+            float(budget.iterations or np.inf),
+            ((budget.score_evaluations or np.inf) - problem.start_cost) / cost if cost else np.inf,
+            (budget.seconds or np.inf) / max(self.pace, 1e-9),
+        )
+        self.horizon = max(1, int(allowed)) if np.isfinite(allowed) else 1
+        self.seconds = timer() - start
 
 
 @dataclass
@@ -56,18 +108,15 @@ class Tally:
 class Stepper:
     """Takes the steps of a chunk, a block at a time."""
 
-    problem: Problem
-    settings: AlgorithmSettings
-    advance: Advance  #: the algorithm's ``step``, or a compiled one
+    steps: Iterator[tuple[Any, Any]]  #: see ``take_steps``
+    advance: Advance  #: the algorithm's ``step``, or a compiled one, which they call
+    meter: Meter
     clock: Clock  #: runs while steps are taken
-    recorder: Recorder | None  #: is offered every position
+    recorder: PathRecorder | RecentPositions | None  #: is offered every position
+    tally: Tally  #: receives what the algorithm reports of its steps
     state: Any  #: after the last complete step
     step: int  #: number of complete steps
-    tally: Tally  #: receives what the algorithm reports of its steps
     ignored: bool = False  #: whether the algorithm went on after its budget was spent
-
-    def __post_init__(self) -> None:
-        self._steps = take_steps(self.advance, self.problem, self.settings, self.state, self.step)
 
     def go(self, stop: int, enough: float = math.inf) -> bool:
         """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
@@ -75,13 +124,14 @@ class Stepper:
         False when the budget allows no further step.
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
-        meter, counting = self.problem.meter, enough < math.inf
-        positions: list[Tensor] | None = None if self.recorder is None else []
-        state, step, began = self.state, self.step, self.step
+        meter, counting = self.meter, enough < math.inf
+        positions: list[Tensor] = []
+        recording = self.recorder is not None
+        state, step = self.state, self.step
         compiling = compile_seconds(self.advance)
         self.clock.start()
         try:
-            for after, info in self._steps:
+            for after, info in self.steps:
                 if meter.refusals:
                     self.ignored = True
                     return False
@@ -89,7 +139,7 @@ class Stepper:
                 step += 1
                 if info is not None:
                     self.tally.add(info)
-                if positions is not None:
+                if recording:
                     positions.append(state.x)
                 if step >= stop or (counting and meter.charged >= enough):
                     break
@@ -101,11 +151,8 @@ class Stepper:
         finally:
             self.clock.stop()
             self.clock.leave_out(compile_seconds(self.advance) - compiling)
+            if self.recorder is not None:
+                for number, x in enumerate(positions, self.step + 1):
+                    self.recorder.add(number, x)
             self.state, self.step = state, step
-            self._record(began, positions)
         return True
-
-    def _record(self, began: int, positions: list[Tensor] | None) -> None:
-        if self.recorder is not None:
-            for step, x in enumerate(positions or (), began + 1):
-                self.recorder.add(step, x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch import Tensor
 from parvibench.core.metric import Decisions
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.streams import Streams
-from parvibench.core.task import Problem, Task
 
 #: Shares of a budget do not add up exactly in binary.
 _ROUNDING = 1e-9
@@ -32,13 +30,6 @@ class DecisionMaker:
         self._block = 0
         held = problem.streams
         self._streams = Streams(held.seed, held.replicates, held.device, held.dtype)
-
-    @classmethod
-    def of(cls, task: Task, problem: Problem) -> Self | None:
-        """The decision maker of a sequential task, else None."""
-        if isinstance(task, SequentialTask) and isinstance(problem, GrowingProblem):
-            return cls(task, problem)
-        return None
 
     def recorder(self, x: Tensor, n: int, horizon: int) -> RecentPositions:
         """The recorder of chains that are at x (R, N, D), for a run of ``horizon`` iterations."""

@@ -23,16 +23,13 @@ from parvibench.core.errors import InputError, install_hint
 from parvibench.core.reference import home_of
 from parvibench.core.result import Status
 from parvibench.data import fetch
-from parvibench.harness.run.chunks import ChunkResult
 from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
 from .executors import MAX_ATTEMPTS, News, OnProgress, Outcome
-from .jobs import ChunkJob
+from .jobs import ChunkJob, Ended
 from .processes import Workers
 
 _WAIT_S = 0.5
-
-Ended = Outcome[ChunkResult]
 
 
 @dataclass(frozen=True)
@@ -191,36 +188,33 @@ def serve(parcel: Parcel) -> Iterator[News | bytes | Ended]:
         raise InputError(
             f"{socket.gethostname()} has ParVIBench {mine}, the driver {parcel.version}: install the same everywhere"
         )
-    with tempfile.TemporaryDirectory(prefix="parvibench-ray-") as name:
-        yield from _serve_in(Path(name), parcel)
+    with tempfile.TemporaryDirectory(prefix="parvibench-ray-") as folder:
+        file = SnapshotFile(Path(folder, "snapshot.pt"), parcel.every)
+        if parcel.snapshot is not None:
+            file.save(parcel.snapshot)
+        for name, sent in parcel.data.items():
+            fetch.keep(name, sent)
+        job = _unpacked(parcel, Path(folder), file)
+        executor = Workers(1, parcel.timeout, parcel.memory)
+        events: queue.SimpleQueue[News | Ended] = queue.SimpleQueue()
 
+        def work() -> None:
+            for _, outcome in executor.run([job], lambda _, news: events.put(news)):
+                events.put(outcome)
 
-def _serve_in(folder: Path, parcel: Parcel) -> Iterator[News | bytes | Ended]:
-    file = SnapshotFile(folder / "snapshot.pt", parcel.every)
-    if parcel.snapshot is not None:
-        file.save(parcel.snapshot)
-    for name, sent in parcel.data.items():
-        fetch.keep(name, sent)
-    job = _unpacked(parcel, folder, file)
-    executor = Workers(1, parcel.timeout, parcel.memory)
-    events: queue.SimpleQueue[News | Ended] = queue.SimpleQueue()
-
-    def work() -> None:
-        for _, outcome in executor.run([job], lambda _, news: events.put(news)):
-            events.put(outcome)
-
-    threading.Thread(target=work, daemon=True).start()
-    seen = _written(file)
-    while True:
-        with contextlib.suppress(queue.Empty):
-            event = events.get(timeout=1.0)
-            if isinstance(event, Outcome):
-                yield _told_where(event)
-                return
-            yield event
-        if (now := _written(file)) != seen and (content := file.load()) is not None:
-            seen = now
-            yield content
+        threading.Thread(target=work, daemon=True).start()
+        seen = _written(file)
+        while True:
+            with contextlib.suppress(queue.Empty):
+                event = events.get(timeout=1.0)
+                if isinstance(event, Outcome):
+                    failed_at = "" if event.result is not None else f" (on {socket.gethostname()})"
+                    yield replace(event, reason=event.reason + failed_at)
+                    return
+                yield event
+            if (now := _written(file)) != seen and (content := file.load()) is not None:
+                seen = now
+                yield content
 
 
 def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> ChunkJob:
@@ -251,10 +245,3 @@ def _written(file: SnapshotFile) -> int:
         return file.path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def _told_where(outcome: Ended) -> Ended:
-    """A failure with the name of the machine it happened on."""
-    if outcome.result is not None:
-        return outcome
-    return replace(outcome, reason=f"{outcome.reason} (on {socket.gethostname()})")

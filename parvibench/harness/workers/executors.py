@@ -17,6 +17,7 @@ import torch
 
 from parvibench.core.errors import DataMissingError, InputError, UnsupportedError, printable
 from parvibench.core.result import Status
+from parvibench.harness.run.clock import one_thread
 
 #: A job whose process is killed from outside is started this often before it counts as crashed.
 MAX_ATTEMPTS = 3
@@ -108,19 +109,15 @@ class InProcess:
 @contextmanager
 def _own_torch_settings() -> Iterator[None]:
     """One thread, products in full precision; what a job changes of PyTorch's global settings is put back."""
-    threads, dtype, grad = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
-    deterministic, state = torch.are_deterministic_algorithms_enabled(), torch.get_rng_state()
+    dtype, deterministic = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
     precision = torch.get_float32_matmul_precision()
-    torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")  # no TF32 on a GPU
     try:
-        yield
+        with one_thread(), torch.random.fork_rng(devices=()), torch.set_grad_enabled(torch.is_grad_enabled()):
+            yield
     finally:
-        torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
         torch.set_default_dtype(dtype)
         torch.set_default_device(None)
-        torch.set_grad_enabled(grad)
         if torch.are_deterministic_algorithms_enabled() != deterministic:  # setting it imports the compiler
             torch.use_deterministic_algorithms(deterministic)
-        torch.set_rng_state(state)

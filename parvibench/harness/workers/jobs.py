@@ -4,14 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from parvibench.harness.run.chunks import ChunkResult
+from parvibench.harness.run.chunks import ChunkResult, pack
 from parvibench.harness.run.judging import judged
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.run.snapshot import pack
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .executors import Job, Notify
+from .executors import Job, Notify, Outcome
+
+Ended = Outcome[ChunkResult]
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Workers:
                     f"{held}, the most of all workers, which together used {together:.0f}, more than 80% of the "
                     "machine's memory (try fewer --workers)"
                 )
-            elif worker.age > self._timeout:
+            elif time.monotonic() - worker.started > self._timeout:
                 status = Status.TIMEOUT
                 reason = (
                     f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
@@ -165,16 +165,11 @@ class _Worker:
         with contextlib.nullcontext() if type(job).__module__ == "__main__" else _main_hidden():
             self._process.start()
         child.close()
-        self._started = self._heard_at = time.monotonic()
+        self.started = self._heard_at = time.monotonic()
         self.pid = self._process.pid or 0
         #: Readable when there is news: the pipe, and the sentinel of the process. A child of the worker
         #: may hold the pipe open beyond that.
         self.ends: frozenset[Any] = frozenset((self.pipe, self._process.sentinel))
-
-    @property
-    def age(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self._started
 
     @property
     def heard(self) -> str:
