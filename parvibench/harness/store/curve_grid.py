@@ -60,7 +60,7 @@ class CurveGrid:
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
         shape = (len(checkpoints), len(replicates))
-        if len(names) * len(checkpoints) * len(replicates) > MAX_ENTRIES:
+        if len(names) * math.prod(shape) > MAX_ENTRIES:
             raise StoreError(
                 f"a curve of {len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates is too large"
             )
@@ -76,13 +76,7 @@ class CurveGrid:
     @classmethod
     def empty(cls) -> Self:
         """No metric, no checkpoint."""
-        return cls(
-            np.empty(0, np.int64),
-            dict.fromkeys(SPENT, np.empty((0, 0))),
-            {},
-            np.empty((0, 0, 0)),
-            np.empty((0, 0, 0), bool),
-        )
+        return cls.of(dict.fromkeys(("replicate", "checkpoint", *SPENT, "metric", "value"), np.empty(0, np.intp)), ())
 
     @classmethod
     def of_frame(cls, curve: pd.DataFrame) -> Self:
