@@ -60,10 +60,10 @@ POWER_ELSEWHERE = 0.9
 _FILE, _MOST_BYTES = "verification.json", 50_000_000
 #: Needs of metrics that samples alone determine.
 _OF_SAMPLES = ("reference", "target", "moments", "modes", "unmixing", "predictive")
-#: Verdicts after which a row of the page is marked ``verified``.
-_GOOD = ("same bits", "same metrics", "same law")
 #: Verdict of the cells that a board made itself, beside those of submissions.
 OWN = "made here"
+#: Verdict -> mark of a row of the page; others leave it as it is.
+_MARKS = dict.fromkeys(("same bits", "same metrics", "same law"), "verified") | {"differs": "differs", OWN: ""}
 
 
 @dataclass(frozen=True)
@@ -220,11 +220,7 @@ class _Rerun:
 
 
 def _check(record: CellRecord, replicate: int | None, verdict: str, reason: str, store: Store) -> Check:
-    return Check(record.task, record.label, replicate, verdict, reason, _digest(store, record.key))
-
-
-def _digest(store: Store, key: str) -> str:
-    return hashlib.sha256((store.folder(key) / "cell.json").read_bytes()).hexdigest()
+    return Check(record.task, record.label, replicate, verdict, reason, store.digest(record.key))
 
 
 def _compare_bits(record: CellRecord, chosen: set[int], rerun: _Rerun) -> list[Check]:
@@ -328,30 +324,16 @@ def marks_of(results: StoredRun, checks: Iterable[Check]) -> dict[tuple[str, str
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
     A check counts for the very ``cell.json`` that was compared.
     """
-    found = {(c.task, c.label): _unchecked(c) for c in results.cells}
-    keys = {(c.task, c.label): c.key for c in results.cells}
+    found, keys = {}, {}
+    for cell in results.cells:
+        outside = cell.kind == "external" or not (cell.spec.source or cell.algorithm in registry.algorithms())
+        place = cell.task, cell.label
+        found[place], keys[place] = "external" if outside else "unverified", cell.key
     for check in checks:
-        place = (check.task, check.label)
-        if place in found and found[place] != "differs" and _digest_or_empty(results.store, keys[place]) == check.cell:
-            if check.verdict == "differs":
-                found[place] = "differs"
-            elif check.verdict in _GOOD:
-                found[place] = "verified"
-            elif check.verdict == OWN:
-                found[place] = ""
+        place = check.task, check.label
+        if place in found and found[place] != "differs" and results.store.digest(keys[place]) == check.cell:
+            found[place] = _MARKS.get(check.verdict, found[place])
     return found
-
-
-def _digest_or_empty(store: Store, key: str) -> str:
-    try:
-        return _digest(store, key)
-    except OSError:
-        return ""
-
-
-def _unchecked(cell: CellRecord) -> str:
-    outside = cell.kind == "external" or not (cell.spec.source or cell.algorithm in registry.algorithms())
-    return "external" if outside else "unverified"
 
 
 def keep(verification: Verification, folder: Path) -> Path:
