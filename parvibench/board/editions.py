@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from parvibench import suites
 from parvibench.core import reference_folders, registry
 from parvibench.core.errors import InputError, UnknownNameError
-from parvibench.harness.store.sealing import sha256
+from parvibench.harness.store.files import sha256
 from parvibench.harness.suite.cells import Cell
 
 _FOLDER = files("parvibench.board") / "editions"
@@ -54,13 +54,7 @@ def load(name: str) -> Edition:
 
 
 def differences(edition: Edition, suite: str, cells: Sequence[Cell]) -> list[str]:
-    """What of a run is not as in the edition, a line each; plug-ins are no part of an edition.
-
-    Args:
-        edition: to compare with.
-        suite: name of the run's suite.
-        cells: of the run.
-    """
+    """What of a run of the suite is not as in the edition, a line each; plug-ins are no part of an edition."""
     found = []
     if edition.suites.get(suite) != _suite_digests().get(suite, "another file"):
         found.append(f"suite {suite}: another file")

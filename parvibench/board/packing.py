@@ -29,8 +29,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, validation_text
 from parvibench.core.result import CellRecord
 from parvibench.harness.store import merging
-from parvibench.harness.store.files import write_atomically
-from parvibench.harness.store.sealing import sha256
+from parvibench.harness.store.files import sha256, write_atomically
 from parvibench.harness.store.store import RunRecord, Store
 
 #: Limits of an archive: bytes packed and unpacked, number of files.
@@ -111,9 +110,10 @@ def pack(
         )  # fmt: skip
     except ValidationError as error:
         raise InputError(validation_text(error, model=Manifest)) from None
+    packed = {_MANIFEST: manifest.model_dump_json(indent=1).encode(), **{n: files[n] for n in digests}}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, content in {_MANIFEST: manifest.model_dump_json(indent=1), **{n: files[n] for n in digests}}.items():
+        for entry, content in packed.items():
             archive.writestr(zipfile.ZipInfo(entry), content, zipfile.ZIP_DEFLATED)  # no times, no owners
     write_atomically(to, buffer.getvalue())
     return manifest

@@ -8,9 +8,9 @@ import pytest
 
 import parvibench as pb
 from parvibench.core.errors import StoreError
+from parvibench.harness.store.files import sealed
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import StoredRun
-from parvibench.harness.store.sealing import sealed
 from parvibench.harness.store.store import Store
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}

@@ -15,8 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellSpec, Specified
 
-from .files import inside, read_text
-from .sealing import checked_json
+from .files import checked_json, inside, read_text
 
 #: A writer waits so long, s, for a reader that looks whether the store is locked.
 _PROBE_S = 0.2

@@ -30,16 +30,12 @@ from numpy.typing import NDArray
 from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import CellRecord, Status
 
-from .cell_files import CURVE_COLUMNS as CURVE_COLUMNS
-from .cell_files import MAX_BYTES, contents, read_columns, read_curve, read_npz
-from .cell_files import Trajectories as Trajectories
+from .cell_files import CURVE_COLUMNS, MAX_BYTES, Trajectories, contents, read_columns, read_curve, read_npz
 from .curve_grid import CurveGrid
-from .files import SnapshotFile, inside, plain_name, read_text, write_atomically
-from .run_records import RunCell as RunCell
-from .run_records import RunFolder
-from .run_records import RunRecord as RunRecord
-from .run_records import new_run_id as new_run_id
-from .sealing import parse_cell, sealed, sha256
+from .files import SnapshotFile, inside, parse_cell, plain_name, read_text, sealed, sha256, write_atomically
+from .run_records import RunCell, RunFolder, RunRecord, new_run_id
+
+__all__ = ["CURVE_COLUMNS", "RunCell", "RunRecord", "Store", "Trajectories", "is_final", "new_run_id"]
 
 A = TypeVar("A", str, RunCell)
 P = ParamSpec("P")
