@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
 
+from .cell_files import CURVE_COLUMNS
+
 #: Most values of a cell, as many as rows are read of a curve.
 MAX_ENTRIES = 20_000_000
 #: What had been spent at a checkpoint.
@@ -76,7 +78,7 @@ class CurveGrid:
     @classmethod
     def empty(cls) -> Self:
         """No metric, no checkpoint."""
-        return cls.of(dict.fromkeys(("replicate", "checkpoint", *SPENT, "metric", "value"), np.empty(0, np.intp)), ())
+        return cls.of(dict.fromkeys(CURVE_COLUMNS, np.empty(0, np.intp)), ())
 
     @classmethod
     def of_frame(cls, curve: pd.DataFrame) -> Self:

@@ -159,12 +159,9 @@ def median_of(cell: CellRecord, metric: str) -> float | None:
 
 
 def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]) -> list[float]:
-    """Values of all replicates at one checkpoint of a curve; those that diverged before it count as the worst.
+    """Values of all replicates in the rows of a curve at one checkpoint; those that diverged before it count as the worst.
 
-    Args:
-        metric: of the rows.
-        rows: of the curve, at one checkpoint of this metric.
-        diverged: ids of the replicates that diverged.
+    ``diverged`` are the ids of all that diverged.
     """
     stopped = len(set(diverged) - set(rows["replicate"]))
     return metric_values(metric, [*rows["value"], *[None] * stopped])
