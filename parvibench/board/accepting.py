@@ -85,11 +85,7 @@ def accept(
         checked = verification.verify(found.store, replicates, execution, plugins=plugins)
         if checked.falsified:
             first = {(c.task, c.label): c for c in reversed(checked.falsified)}
-            cells = [
-                f"{c.task} / {c.label}{'' if c.replicate is None else f', replicate {c.replicate}'}: "
-                f"{c.reason.partition('; ')[0]}"
-                for c in first.values()
-            ]
+            cells = [f"{c.task} / {c.label}{_of(c)}: {c.reason.partition('; ')[0]}" for c in first.values()]
             raise RefusedError(f"{archive}: refused, these cells differ from reruns here:\n" + _list(cells))
         marks = verification.marks_of(StoredRun.load(found.store), checked.checks)
     folder = board / SUBMISSIONS
@@ -100,6 +96,10 @@ def accept(
     write_atomically(files[0], archive.read_bytes())
     write_atomically(files[1], json.dumps(outcome, indent=1).encode())
     return Accepted(manifest, checked, marks, files)
+
+
+def _of(check: Check) -> str:
+    return "" if check.replicate is None else f", replicate {check.replicate}"
 
 
 def _list(lines: list[str]) -> str:

@@ -51,7 +51,7 @@ def _settled(read: Callable[Concatenate[Store, A, P], V]) -> Callable[Concatenat
     """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
 
     @functools.wraps(read)
-    def again(self: Store, cell: A, *rest: P.args, **named: P.kwargs) -> V:
+    def again(self: Store, cell: A, /, *rest: P.args, **named: P.kwargs) -> V:
         for pause in _PAUSES_S:
             try:
                 return read(self, cell, *rest, **named)
