@@ -16,8 +16,8 @@ from parvibench.cli import shared
 from parvibench.cli.shared import PlainConsole, new_table
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
+from parvibench.harness.store.files import sealed
 from parvibench.harness.store.merging import merge
-from parvibench.harness.store.sealing import sealed
 from parvibench.harness.store.store import RunRecord, Store
 
 #: Clears the screen, sets the title, hides text, moves back; a lone surrogate; markup.

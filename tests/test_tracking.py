@@ -18,7 +18,7 @@ import records
 from parvibench.core import registry
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
-from parvibench.harness.store import sealing
+from parvibench.harness.store import files
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import archive, content, database
@@ -442,7 +442,7 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
     here = make_store(tmp_path / "here", run, (record, None))
     path = here.folder(record.key) / "cell.json"
     evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
-    path.write_bytes(sealing.sealed(evil))
+    path.write_bytes(files.sealed(evil))
     copy = Mirror(mirrored.root)
     copy.start_run(here.run().model_dump(mode="json"))
     copy.cell(run["id"], record, here.folder(record.key))

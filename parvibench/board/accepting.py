@@ -6,13 +6,11 @@ A board is a published report's folder: ``results.zip``, its own results, and ``
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from parvibench.core import registry
@@ -25,7 +23,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, RunRecord, Store
 from parvibench.harness.verification import Check, Verification
 
-from .packing import Manifest, Opened, extract, opened
+from .packing import Manifest, Opened, opened
 
 #: A board's own results, and the folder of accepted ones.
 RESULTS, SUBMISSIONS = "results.zip", "submissions"
@@ -92,15 +90,12 @@ def accept(
         marks = verification.marks_of(StoredRun.load(found.store), checked.checks)
     folder = board / SUBMISSIONS
     folder.mkdir(exist_ok=True)
-    outcome = {
-        "id": found.manifest.id,
-        **found.manifest.model_dump(exclude={"files"}),
-        "verification": checked.document(),
-    }
-    files = folder / f"{found.manifest.id}.zip", folder / f"{found.manifest.id}.json"
+    manifest = found.manifest
+    outcome = {"id": manifest.id, **manifest.model_dump(exclude={"files"}), "verification": checked.document()}
+    files = folder / f"{manifest.id}.zip", folder / f"{manifest.id}.json"
     write_atomically(files[0], archive.read_bytes())
     write_atomically(files[1], json.dumps(outcome, indent=1).encode())
-    return Accepted(found.manifest, checked, marks, files)
+    return Accepted(manifest, checked, marks, files)
 
 
 def _of(check: Check) -> str:
@@ -158,14 +153,13 @@ def assemble(board: Path, into: Path) -> Store:
     store = Store(into)
     own = _moved(board / RESULTS, store)[1]
     cells = {c.key: c for c in own.cells}
-    checks = [Check(c.task, c.label, None, verification.OWN, "", _digest(store, c.key)) for c in own.cells]
+    checks = [Check(c.task, c.label, None, verification.OWN, "", store.digest(c.key)) for c in own.cells]
     for archive in sorted((board / SUBMISSIONS).glob("*.zip")):
         manifest, run = _moved(archive, store)
         new = [c for c in run.cells if c.key not in cells]
         cells |= {c.key: c.model_copy(update={"label": f"{c.label} ({manifest.name})"}) for c in new}
         outcome = json.loads(archive.with_suffix(".json").read_text(encoding="utf-8"))["verification"]
-        renamed = [c | {"label": f"{c['label']} ({manifest.name})"} for c in outcome["checks"]]
-        checks += [Check(**c) for c in renamed]
+        checks += [Check(**c | {"label": f"{c['label']} ({manifest.name})"}) for c in outcome["checks"]]
     store.write_run(own.model_copy(update={"cells": list(cells.values())}))
     verification.keep(Verification(own.id, tuple(checks), {}, 0), store.root)
     return store
@@ -173,16 +167,10 @@ def assemble(board: Path, into: Path) -> Store:
 
 def _moved(archive: Path, store: Store) -> tuple[Manifest, RunRecord]:
     """An archive's cells moved into a store, where it has none of that key."""
-    with TemporaryDirectory() as folder:
-        manifest = extract(archive, Path(folder))
-        part = Store(Path(folder) / "store")
-        for cell in (part.root / "cells").glob("*"):
-            if not store.folder(cell.name).exists():
-                store.folder(cell.name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(cell, store.folder(cell.name))
-        return manifest, part.run()
-
-
-def _digest(store: Store, key: str) -> str:
-    file = store.folder(key) / "cell.json"
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+    with opened(archive) as found:
+        for cell in (found.store.root / "cells").glob("*"):
+            place = store.folder(cell.name)
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(cell, place)
+        return found.manifest, found.store.run()

@@ -5,12 +5,11 @@ published results. ``run --edition`` refuses what differs from it. Editions ship
 one, ``python -m parvibench.board.editions NAME REPORTS``.
 """
 
-import hashlib
 import json
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from parvibench import suites
 from parvibench.core import reference_folders, registry
 from parvibench.core.errors import InputError, UnknownNameError
+from parvibench.harness.store.files import sha256
 from parvibench.harness.suite.cells import Cell
 
 _FOLDER = files("parvibench.board") / "editions"
@@ -54,13 +54,7 @@ def load(name: str) -> Edition:
 
 
 def differences(edition: Edition, suite: str, cells: Sequence[Cell]) -> list[str]:
-    """What of a run is not as in the edition, a line each; plug-ins are no part of an edition.
-
-    Args:
-        edition: to compare with.
-        suite: name of the run's suite.
-        cells: of the run.
-    """
+    """What of a run of the suite is not as in the edition, a line each; plug-ins are no part of an edition."""
     found = []
     if edition.suites.get(suite) != _suite_digests().get(suite, "another file"):
         found.append(f"suite {suite}: another file")
@@ -94,9 +88,9 @@ def freeze(name: str, reports: Path) -> Edition:
     """The edition of what is installed and of the results published in ``reports``."""
     if not _NAME.fullmatch(name):
         raise InputError(f"{name}: an edition is named by year and month, such as 2026.12")
-    rows = {kind: {n: r.version for n, r in of.items() if r.built_in} for kind, of in (
-        ("tasks", registry.tasks()), ("algorithms", registry.algorithms()), ("metrics", registry.metrics()))}  # fmt: skip
-    published = {p.parent.name: _sha256(p.read_bytes()) for p in sorted(reports.glob("*/results.parquet"))}
+    kinds = {"tasks": registry.tasks(), "algorithms": registry.algorithms(), "metrics": registry.metrics()}
+    rows = {kind: {n: r.version for n, r in of.items() if r.built_in} for kind, of in kinds.items()}
+    published = {p.parent.name: sha256(p.read_bytes()) for p in sorted(reports.glob("*/results.parquet"))}
     return Edition(
         edition=name, parvibench=version("parvibench"), suites=_suite_digests(),
         references=_reference_digests(rows["tasks"]), results=published, **rows,
@@ -104,10 +98,10 @@ def freeze(name: str, reports: Path) -> Edition:
 
 
 def _suite_digests() -> dict[str, str]:
-    return {name: _sha256(file.read_bytes()) for name, file in suites.shipped().items()}
+    return {name: sha256(file.read_bytes()) for name, file in suites.shipped().items()}
 
 
-def _reference_digests(tasks: Sequence[str] | set[str] | dict[str, int]) -> dict[str, str]:
+def _reference_digests(tasks: Iterable[str]) -> dict[str, str]:
     """SHA-256 of the references that certificates name."""
     found = {}
     for task in sorted(tasks):
@@ -115,10 +109,6 @@ def _reference_digests(tasks: Sequence[str] | set[str] | dict[str, int]) -> dict
         if files_:
             found[task] = str(json.loads(files_[0].read_text(encoding="utf-8")).get("sha256", ""))
     return found
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _write(name: str, reports: Path) -> None:

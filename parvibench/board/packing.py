@@ -11,13 +11,12 @@ The same results give the same bytes. An archive of others is untrusted: it is r
 only files of these names leave it.
 """
 
-import hashlib
 import importlib.util
 import io
 import re
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,7 +29,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, validation_text
 from parvibench.core.result import CellRecord
 from parvibench.harness.store import merging
-from parvibench.harness.store.files import write_atomically
+from parvibench.harness.store.files import sha256, write_atomically
 from parvibench.harness.store.store import RunRecord, Store
 
 #: Limits of an archive: bytes packed and unpacked, number of files.
@@ -62,11 +61,7 @@ class Manifest(BaseModel):
     @property
     def id(self) -> str:
         """16 hexadecimal digits of the content."""
-        return hashlib.sha256(self._content).hexdigest()[:16]
-
-    @property
-    def _content(self) -> bytes:
-        return self.model_dump_json(indent=1).encode()
+        return sha256(self.model_dump_json(indent=1).encode())[:16]
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,7 @@ def pack(
     files |= _plugins(records) if sources else {}
     facts = run.provenance
     versions = {**(facts.get("packages") or {}), **{k: str(facts.get(k, "")) for k in ("python", "platform")}}
-    digests = {n: hashlib.sha256(files[n]).hexdigest() for n in sorted(files)}
+    digests = {n: sha256(files[n]) for n in sorted(files)}
     try:
         manifest = Manifest(
             suite=str(run.suite.get("name", "")), profile=run.profile, run=run.id, name=name, contact=contact,
@@ -115,17 +110,13 @@ def pack(
         )  # fmt: skip
     except ValidationError as error:
         raise InputError(validation_text(error, model=Manifest)) from None
-    write_atomically(to, _zipped({_MANIFEST: manifest._content, **{n: files[n] for n in digests}}))
-    return manifest
-
-
-def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """A zip file without times and owners."""
+    packed = {_MANIFEST: manifest.model_dump_json(indent=1).encode(), **{n: files[n] for n in digests}}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+        for entry, content in packed.items():
+            archive.writestr(zipfile.ZipInfo(entry), content, zipfile.ZIP_DEFLATED)  # no times, no owners
+    write_atomically(to, buffer.getvalue())
+    return manifest
 
 
 def _plugins(records: Iterable[CellRecord]) -> dict[str, bytes]:
@@ -142,7 +133,7 @@ def _plugins(records: Iterable[CellRecord]) -> dict[str, bytes]:
                 f"{record.algorithm}: run it from the folder of its file, so that it is named without folders above"
             )
         content = path.read_bytes() if path is not None and path.is_file() else b""
-        if hashlib.sha256(content).hexdigest() != record.spec.source:
+        if sha256(content) != record.spec.source:
             raise InputError(
                 f"{record.algorithm}: its source is not here, or is not the one that was run; run {record.label} again "
                 "in this folder"
@@ -166,13 +157,6 @@ def opened(archive: Path) -> Iterator[Opened]:
     Raises:
         InputError: not an archive of this form: too large, unknown names, links, files that are not those of the manifest.
     """
-    with TemporaryDirectory() as folder:
-        manifest = extract(archive, Path(folder))
-        yield Opened(manifest, Store(Path(folder) / "store"), Path(folder) / "plugins")
-
-
-def extract(archive: Path, folder: Path) -> Manifest:
-    """Check an archive, extract it into a folder and return its manifest; raises as ``opened`` does."""
     try:
         if archive.stat().st_size > MOST_PACKED:
             raise InputError(f"{archive}: more than {MOST_PACKED // 10**6} MB")
@@ -189,13 +173,14 @@ def extract(archive: Path, folder: Path) -> Manifest:
     except ValidationError as error:
         raise InputError(f"{archive}: {_MANIFEST}: {validation_text(error, model=Manifest)}") from None
     for name in sorted(files.keys() | manifest.files.keys()):
-        if manifest.files.get(name) != hashlib.sha256(files.get(name, b"")).hexdigest():
+        if manifest.files.get(name) != sha256(files.get(name, b"")):
             raise InputError(f"{archive}: {name[:200]} is not the file that the manifest lists")
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return manifest
+    with TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        yield Opened(manifest, Store(Path(folder) / "store"), Path(folder) / "plugins")
 
 
 def _contents(packed: zipfile.ZipFile, archive: Path) -> dict[str, bytes]:

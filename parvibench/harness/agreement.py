@@ -108,20 +108,12 @@ def fresh_runs(replicates: int) -> int:
 
 
 def law_p_value(recorded: Observed, fresh: Sequence[Observed], rng: np.random.Generator) -> tuple[float, str]:
-    """p-value that the recorded replicates follow the law of the fresh ones, and the number that differs most.
+    """p-value that the recorded replicates follow the law of the fresh ones, and a sentence on what differs most.
 
     Every replicate has one recorded run and ``len(fresh)`` fresh ones under other seeds, which share its data split. If
     the record is honest each of these is equally likely to be the recorded one, replicate by replicate. The statistic is
     the largest standardised sum of normal scores over all observed numbers; its law under relabelling accounts for
     their number and dependence (Westfall and Young 1993, Resampling-Based Multiple Testing, Section 2.3).
-
-    Args:
-        recorded: of R replicates.
-        fresh: reruns of the same replicates.
-        rng: of the relabellings.
-
-    Returns:
-        The p-value, and a sentence about the number that differs most.
     """
     ids = sorted(recorded["diverged"])
     names, scores = [], []

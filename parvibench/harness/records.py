@@ -69,10 +69,9 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
     judged = [m for m in names if any(m in r.judged for r in results)]
     stuck = _never_moved(results)
-    at_rest = [f"{len(stuck - set(diverged))} of {cell.n_replicates} replicates never moved"] * bool(
-        stuck - set(diverged)
-    )
-    flags = list(dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags), *at_rest]))
+    flags = [*cell.notes, *(f for r in results for f in r.flags)]
+    if at_rest := stuck - diverged.keys():
+        flags.append(f"{len(at_rest)} of {cell.n_replicates} replicates never moved")
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, stuck, cell, defined=UNDEFINED not in flags),
@@ -80,7 +79,7 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": flags,
+        "flags": list(dict.fromkeys(flags)),
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),

@@ -60,10 +60,10 @@ POWER_ELSEWHERE = 0.9
 _FILE, _MOST_BYTES = "verification.json", 50_000_000
 #: Needs of metrics that samples alone determine.
 _OF_SAMPLES = ("reference", "target", "moments", "modes", "unmixing", "predictive")
-#: Verdicts after which a row of the page is marked ``verified``.
-_GOOD = ("same bits", "same metrics", "same law")
 #: Verdict of the cells that a board made itself, beside those of submissions.
 OWN = "made here"
+#: Verdict -> mark of a row of the page; others leave it as it is.
+_MARKS = dict.fromkeys(("same bits", "same metrics", "same law"), "verified") | {"differs": "differs", OWN: ""}
 
 
 @dataclass(frozen=True)
@@ -214,17 +214,9 @@ class _Rerun:
             return None, why or "the rerun failed"
         return found, ""
 
-    def observed(self, record: CellRecord) -> Observed:
-        """What a rerun gave."""
-        return observed(record, self.aside.curve(record.key))
-
 
 def _check(record: CellRecord, replicate: int | None, verdict: str, reason: str, store: Store) -> Check:
-    return Check(record.task, record.label, replicate, verdict, reason, _digest(store, record.key))
-
-
-def _digest(store: Store, key: str) -> str:
-    return hashlib.sha256((store.folder(key) / "cell.json").read_bytes()).hexdigest()
+    return Check(record.task, record.label, replicate, verdict, reason, store.digest(record.key))
 
 
 def _compare_bits(record: CellRecord, chosen: set[int], rerun: _Rerun) -> list[Check]:
@@ -236,7 +228,7 @@ def _compare_bits(record: CellRecord, chosen: set[int], rerun: _Rerun) -> list[C
     if again is None:
         return [_check(record, r, "not run", why, store) for r in ids]
     stored, fresh = store.samples(record.key), rerun.aside.samples(again.key)
-    then, now = observed(record, store.curve(record.key)), rerun.observed(again)
+    then, now = observed(record, store.curve(record.key)), observed(again, rerun.aside.curve(again.key))
     found = []
     for at, r in enumerate(ids):
         place = record.spec.replicates.index(r)
@@ -262,11 +254,9 @@ def _metrics_of_samples(record: CellRecord, place: int, samples: Any) -> list[st
     found = []
     for metric, value in values.items():
         recorded, now = record.values[metric][place], float(value)
-        finite = recorded is not None, math.isfinite(now)
         # Stored samples are float32, also of a run in float64.
-        if finite[0] != finite[1] or (
-            recorded is not None and not math.isclose(recorded, now, rel_tol=1e-4, abs_tol=1e-6)
-        ):
+        close = recorded is not None and math.isclose(recorded, now, rel_tol=1e-4, abs_tol=1e-6)
+        if not (close if math.isfinite(now) else recorded is None):
             found.append(f"{metric} of the stored samples is {now:.6g}, recorded {recorded}")
     return found
 
@@ -293,7 +283,7 @@ def _compare_laws(
             again, why = rerun.run(record, seed=int(seed))
             if again is None:
                 break
-            fresh.append(rerun.observed(again))
+            fresh.append(observed(again, rerun.aside.curve(again.key)))
         if why:
             found.append(_check(record, None, "not run", why, store))
             continue
@@ -328,30 +318,16 @@ def marks_of(results: StoredRun, checks: Iterable[Check]) -> dict[tuple[str, str
     ``external`` are cells of a method that this installation does not know and that is no plug-in: samples from outside.
     A check counts for the very ``cell.json`` that was compared.
     """
-    found = {(c.task, c.label): _unchecked(c) for c in results.cells}
+    found: dict[tuple[str, str], str] = {}
+    for cell in results.cells:
+        outside = cell.kind == "external" or not (cell.spec.source or cell.algorithm in registry.algorithms())
+        found[cell.task, cell.label] = "external" if outside else "unverified"
     keys = {(c.task, c.label): c.key for c in results.cells}
     for check in checks:
-        place = (check.task, check.label)
-        if place in found and found[place] != "differs" and _digest_or_empty(results.store, keys[place]) == check.cell:
-            if check.verdict == "differs":
-                found[place] = "differs"
-            elif check.verdict in _GOOD:
-                found[place] = "verified"
-            elif check.verdict == OWN:
-                found[place] = ""
+        place = check.task, check.label
+        if place in found and found[place] != "differs" and results.store.digest(keys[place]) == check.cell:
+            found[place] = _MARKS.get(check.verdict, found[place])
     return found
-
-
-def _digest_or_empty(store: Store, key: str) -> str:
-    try:
-        return _digest(store, key)
-    except OSError:
-        return ""
-
-
-def _unchecked(cell: CellRecord) -> str:
-    outside = cell.kind == "external" or not (cell.spec.source or cell.algorithm in registry.algorithms())
-    return "external" if outside else "unverified"
 
 
 def keep(verification: Verification, folder: Path) -> Path:

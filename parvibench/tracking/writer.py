@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.reading import read_table
-from parvibench.harness.store.store import CURVE_COLUMNS
+from parvibench.harness.store.cell_files import read_curve
 
 from . import content
 from .archive import CELL_FILES
@@ -129,7 +128,7 @@ class Writer:
         uid: str = run.info.run_id
         self._log_params(uid, content.cell_params(record))
         file = folder / "curve.parquet"
-        curve = read_table(file.read_bytes(), str(file), CURVE_COLUMNS, text=("metric",)) if file.is_file() else None
+        curve = read_curve(file.read_bytes(), str(file)) if file.is_file() else None
         measured = [
             self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in content.points(record, curve)

@@ -1,6 +1,7 @@
 """An archive holds a run, is the same for the same run, and what others put into one stays within its limits."""
 
 import stat
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from pandas.testing import assert_frame_equal
 
 from parvibench.api import stores as api
 from parvibench.board import packing as module
-from parvibench.board.packing import extract, opened
+from parvibench.board.packing import opened
 from parvibench.core.errors import InputError
 from parvibench.harness.store.store import Store
 
@@ -75,11 +76,14 @@ def rewritten(source: Path, change: str) -> Path:
         ("absolute", "no file of an archive"), ("link", "no plain file"), ("twice", "occurs twice"),
     ],
 )  # fmt: skip
-def test_altered_archive_is_refused_and_writes_nothing(folder: Path, tmp_path: Path, change: str, reason: str) -> None:
+def test_altered_archive_is_refused_and_writes_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, reason: str
+) -> None:
     into = tmp_path / "into"
     into.mkdir()
-    with pytest.raises(InputError, match=reason):
-        extract(rewritten(Path("theirs.zip"), change), into)
+    monkeypatch.setattr(tempfile, "tempdir", str(into))  # where archives are extracted
+    with pytest.raises(InputError, match=reason), opened(rewritten(Path("theirs.zip"), change)):
+        pass
     assert not list(into.iterdir())
 
 
@@ -90,5 +94,5 @@ def test_bomb_and_garbage_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         archive.writestr("plugins/zeros.py", b"\0" * 5_000_000)
     noise.write_bytes(b"PK\x03\x04 nothing")
     for file, reason in ((bomb, "unpacked"), (noise, "no archive"), (tmp_path / "none.zip", "cannot be read")):
-        with pytest.raises(InputError, match=reason):
-            extract(file, tmp_path)
+        with pytest.raises(InputError, match=reason), opened(file):
+            pass

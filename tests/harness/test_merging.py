@@ -8,9 +8,9 @@ import pytest
 
 import parvibench as pb
 from parvibench.core.errors import StoreError
+from parvibench.harness.store.files import sealed
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import StoredRun
-from parvibench.harness.store.sealing import sealed
 from parvibench.harness.store.store import Store
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}
@@ -132,7 +132,7 @@ def test_a_bomb_is_not_unpacked(parts: list[Path], tmp_path: Path, monkeypatch: 
     digests = {"samples.npz": hashlib.sha256(samples.read_bytes()).hexdigest()}
     (bomb.folder(key) / "cell.json").write_bytes(sealed(record, files=digests))
     bomb.write_run(run_.model_copy(update={"cells": run_.cells[:1]}))
-    monkeypatch.setattr("parvibench.harness.store.reading.MAX_BYTES", 50_000)
+    monkeypatch.setattr("parvibench.harness.store.cell_files.MAX_BYTES", 50_000)
     with pytest.raises(StoreError, match="would unpack to"):
         merge([bomb], Store(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -36,14 +36,9 @@ def rmse_limits(predictive: PredictiveData | None) -> list[float] | None:
 
 
 def counted(cells: Sequence[CellRecord], primary: Callable[[str], str]) -> tuple[CellRecord, ...]:
-    """The cells of a run with blown-up replicates counted as diverged: their values become null.
+    """The cells of one run, in order, with blown-up replicates counted as diverged: their values become null.
 
-    Args:
-        cells: of one run.
-        primary: task -> the metric that ranks it.
-
-    Returns:
-        The same cells in the same order, with ``worst`` filled.
+    ``primary`` names the metric that ranks a task; its worst finite value in a cell becomes ``worst``.
     """
     limits = _limits(cells, primary)
     return tuple(_counted(cell, primary(cell.task), limits.get(cell.task, math.inf)) for cell in cells)
@@ -75,21 +70,17 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
         return seen
     diverged = dict.fromkeys(beyond, cell.iterations) | cell.diverged
     reason = f"{len(beyond)} of {len(ids)} replicates ended above {limit:.3g} in {metric}, {FACTOR_OF_INITIAL:g} times initial's"
+    costs = {m for m, row in registry.metrics().items() if row.need == "cost"}
+
+    def kept(values: Sequence[float | None]) -> list[float | None]:
+        return [None if r in lost else v for r, v in zip(ids, values, strict=False)]
+
     update = {
-        "values": {m: v if _is_cost(m) else _without(v, ids, lost) for m, v in cell.values.items()},
-        "judged": {m: _without(v, ids, lost) for m, v in cell.judged.items()},
+        "values": {m: v if m in costs else kept(v) for m, v in cell.values.items()},
+        "judged": {m: kept(v) for m, v in cell.judged.items()},
         "n_diverged": len(diverged),
         "diverged": diverged,
         "reason": "; ".join(r for r in (cell.reason, reason if beyond else "") if r),
         "status": Status.DIVERGED if len(diverged) >= len(ids) else Status.OK,
     }
     return seen.model_copy(update=update)
-
-
-def _is_cost(metric: str) -> bool:
-    row = registry.metrics().get(metric)
-    return row is not None and row.need == "cost"
-
-
-def _without(values: Sequence[float | None], ids: Sequence[int], lost: set[int]) -> list[float | None]:
-    return [None if r in lost else v for r, v in zip(ids, values, strict=False)]

@@ -1,14 +1,34 @@
-"""The files beside a cell's record: curve, samples, trajectories and traceback."""
+"""The files beside a cell's record: curve, samples, trajectories and traceback.
+
+Strangers may have written what is read: no pickle, and claims of a file's header (shape, row count, unpacked size) are
+checked before memory is given out for them.
+"""
+
+from __future__ import annotations
 
 import io
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.core.errors import StoreError
 from parvibench.core.result import CellRecord
+from parvibench.data.draws.arrays import read_array
+
+from .files import MAX_TEXT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
+#: Unpacked, of one file.
+MAX_BYTES = 2 * 2**30
+_MAX_ROWS = 20_000_000
 
 
 class Trajectories(NamedTuple):
@@ -16,9 +36,6 @@ class Trajectories(NamedTuple):
 
     iterations: NDArray[np.integer]  #: (C,), of the start and of every checkpoint
     positions: NDArray[np.float32]  #: (C, k, D)
-
-
-CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
 
 
 def contents(
@@ -66,3 +83,77 @@ def dense(columns: Iterable[str]) -> dict[str, Any]:
         "compression": "zstd", "compression_level": 19, "use_dictionary": [c for c in columns if c != "value"],
         "column_encoding": {"value": "BYTE_STREAM_SPLIT"}, "write_statistics": False,
     }  # fmt: skip
+
+
+def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an ``.npz`` file of numbers, ``name`` in messages.
+
+    Raises:
+        StoreError: damaged, more than ``MAX_BYTES``, or arrays of anything but numbers.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > MAX_BYTES:
+                raise StoreError(f"{name}: would unpack to {size} bytes, more than {MAX_BYTES}")
+            arrays = {}
+            for member in archive.infolist():
+                with archive.open(member) as file:
+                    arrays[member.filename.removesuffix(".npy")] = read_array(file, member.file_size)
+            return arrays
+    except StoreError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise StoreError(f"{name}: damaged ({error}); run its cell again with --fresh") from None
+
+
+def read_curve(content: bytes, path: str) -> pd.DataFrame:
+    """A curve in long form, columns ``CURVE_COLUMNS``; ``path`` in messages.
+
+    Raises:
+        StoreError: damaged, too large, other columns or types.
+    """
+    table = _checked(content, path).to_pandas()
+    short = table.select_dtypes("float32").columns
+    return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
+
+
+def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """As ``read_curve``, by arrays: metrics as positions in the list of their names, which comes second."""
+    table = _checked(content, path)
+    coded = table["metric"].unify_dictionaries().combine_chunks()
+    arrays = {name: table[name].to_numpy() for name in CURVE_COLUMNS if name != "metric"}
+    return arrays | {"metric": coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
+
+
+def _checked(content: bytes, path: str) -> pa.Table:
+    """The columns of a curve, short texts for metrics and numbers else."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        # Repeated text stays one entry of a dictionary until its size is known.
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["metric"], thrift_string_size_limit=MAX_TEXT)
+        rows, size = file.metadata.num_rows, len(content)
+        unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
+        if rows > _MAX_ROWS or unpacked > MAX_BYTES:
+            raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
+        schema = file.schema_arrow
+        if missing := [c for c in CURVE_COLUMNS if c not in schema.names]:
+            raise StoreError(f"{path}: lacks {', '.join(missing)}")
+        for name in CURVE_COLUMNS:
+            kind = schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+            number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+            if not (text if name == "metric" else number):
+                raise StoreError(f"{path}: column {name} holds {kind}")
+        # Small files: threads cost more than they save.
+        table = file.read(columns=list(CURVE_COLUMNS), use_threads=False)
+        widest = max((len(str(v)) for c in table["metric"].chunks for v in c.dictionary), default=0)
+        if widest > 1000:
+            raise StoreError(f"{path}: column metric holds texts of {widest} characters")
+    except (pa.ArrowException, OSError) as error:
+        first = str(error).split("\n")[0]
+        raise StoreError(f"{path}: damaged ({first:.200}); run its cell again with --fresh") from None
+    return table.replace_schema_metadata(None)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
 
+from .cell_files import CURVE_COLUMNS
+
 #: Most values of a cell, as many as rows are read of a curve.
 MAX_ENTRIES = 20_000_000
 #: What had been spent at a checkpoint.
@@ -60,7 +62,7 @@ class CurveGrid:
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
         shape = (len(checkpoints), len(replicates))
-        if len(names) * len(checkpoints) * len(replicates) > MAX_ENTRIES:
+        if len(names) * math.prod(shape) > MAX_ENTRIES:
             raise StoreError(
                 f"a curve of {len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates is too large"
             )
@@ -76,13 +78,7 @@ class CurveGrid:
     @classmethod
     def empty(cls) -> Self:
         """No metric, no checkpoint."""
-        return cls(
-            np.empty(0, np.int64),
-            dict.fromkeys(SPENT, np.empty((0, 0))),
-            {},
-            np.empty((0, 0, 0)),
-            np.empty((0, 0, 0), bool),
-        )
+        return cls.of(dict.fromkeys(CURVE_COLUMNS, np.empty(0, np.intp)), ())
 
     @classmethod
     def of_frame(cls, curve: pd.DataFrame) -> Self:

@@ -40,15 +40,11 @@ def hardware(device: str) -> str:
     """What the seconds were measured on."""
     if device == "cuda":
         return torch.cuda.get_device_name()
-    return f"{_cpu_name()}, 1 thread a worker"
-
-
-def _cpu_name() -> str:
+    name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    return f"{name}, 1 thread a worker"
 
 
 def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str, Any]:
@@ -58,6 +54,11 @@ def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str
     """
     import psutil
 
+    packages = {}
+    for package in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            packages[package] = version(package)
+    products = torch.get_float32_matmul_precision()
     facts: dict[str, Any] = {
         "command": without_secrets(command),
         "python": platform.python_version(),
@@ -65,14 +66,14 @@ def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str
         "cpus": os.cpu_count(),
         "memory MiB": psutil.virtual_memory().total // 2**20,
         "hardware": hardware(device),
-        "packages": {p: v for p in _PACKAGES if (v := _version(p))},
+        "packages": packages,
         "git": _git_state(),
         "determinism": {
             "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
             "cudnn deterministic": torch.backends.cudnn.deterministic,
             "cudnn benchmark": torch.backends.cudnn.benchmark,
-            "float32 matmul precision": torch.get_float32_matmul_precision(),
-            "TF32": torch.get_float32_matmul_precision() != "highest",
+            "float32 matmul precision": products,
+            "TF32": products != "highest",
         },
         "data": _data_hashes(tasks),
     }
@@ -94,13 +95,6 @@ def _data_hashes(tasks: Iterable[str]) -> dict[str, str]:
             if reference is not None and "sha256" in reference.certificate:
                 found[f"reference of {name}"] = str(reference.certificate["sha256"])
     return found
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _git_state() -> str:

@@ -1,15 +1,12 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
-from collections.abc import Callable, Iterator, Sequence
-
-import pandas as pd
+from collections.abc import Sequence
 
 from parvibench.core.errors import StoreError
-from parvibench.core.result import CellRecord
 from parvibench.harness.suite.cells import Cell
 
 from .cell_files import single_precision
-from .store import RunCell, RunRecord, Store, new_run_id
+from .store import RunRecord, Store, new_run_id
 
 
 def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
@@ -39,7 +36,8 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
                 notes += _copy(source, into, cell, samples=samples)
         merged = into.last(_joined(runs))
         into.write_run(merged)
-    machines = {r.hardware for r in _records(into, merged) if r.hardware}
+    records = (into.usable(cell.key) for cell in merged.cells)
+    machines = {r.hardware for r in records if r is not None and r.hardware}
     if len(machines) > 1:
         notes.append(f"seconds are not compared: they come from {' and '.join(sorted(machines))}")
     return merged, notes
@@ -53,7 +51,7 @@ def copy_run(source: Store, run: RunRecord, into: Store) -> None:
     """
     with into.locked():
         for key in dict.fromkeys(c.key for c in run.cells):
-            _copy(source, into, key, samples=False, curve_of=single_precision)
+            _copy(source, into, key, samples=False, short=True)
         into.write_run(run)
 
 
@@ -66,15 +64,8 @@ def _check(source: Store, run: RunRecord) -> None:
         source.curve(cell.key)
 
 
-def _copy(
-    source: Store,
-    into: Store,
-    key: str,
-    *,
-    samples: bool,
-    curve_of: Callable[[pd.DataFrame], pd.DataFrame] = lambda c: c,
-) -> list[str]:
-    """Copy one cell unless an equally good result is there; notes for the user."""
+def _copy(source: Store, into: Store, key: str, *, samples: bool, short: bool = False) -> list[str]:
+    """Copy one cell, its curve in single precision if ``short``, unless an equally good result is there; notes for the user."""
     found, held = source.find(key), into.usable(key)
     if found is None:
         return []
@@ -82,9 +73,9 @@ def _copy(
         same = held.values == found.values or held.hardware != found.hardware
         twice = f"{found.task}/{found.label} was already there"
         return [] if same else [f"{twice}, with other values: the first result stays"]
-    curve = curve_of(source.curve(key)) if found.values else None
+    curve = source.curve(key) if found.values else None
     arrays = (source.samples(key), source.trajectories(key)) if samples else ()
-    into.write_cell(found, curve, *arrays)
+    into.write_cell(found, single_precision(curve) if short and curve is not None else curve, *arrays)
     return []
 
 
@@ -95,21 +86,12 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
     labels = [a.get("label") or a["name"] for a in suite.get("algorithms", ())]
     order = [(t["name"], label) for t in suite.get("tasks", ()) for label in labels]
     order += [(r["task"], r.get("label") or r["algorithm"]) for r in suite.get("rows", ())]
-
-    def place(cell: RunCell) -> int:
-        here = (cell.task, cell.label)
-        return order.index(here) if here in order else len(order)
-
     return RunRecord(
         id=new_run_id(suite["name"]),
         suite=suite,
         profile=runs[0].profile,
-        cells=sorted(cells, key=place),
+        cells=sorted(cells, key=lambda c: order.index(own) if (own := (c.task, c.label)) in order else len(order)),
         provenance=runs[0].provenance | {"merged from": [run.id for run in runs]},
         started=min(run.started for run in runs),
         finished=max(run.finished for run in runs),
     )
-
-
-def _records(store: Store, run: RunRecord) -> Iterator[CellRecord]:
-    return (record for cell in run.cells if (record := store.usable(cell.key)) is not None)

@@ -58,7 +58,9 @@ class StoredRun:
         """
         run = store.run(run_id)
         state = "" if run.finished else RUNNING if store.is_being_written(run.id) else STOPPED
-        cells = _counted(tuple(_record(store, c, _ABSENT[state]) for c in run.cells))
+        cells = tuple(_record(store, c, _ABSENT[state]) for c in run.cells)
+        primary = {task: primary_metric(mine, task) for task, mine in _by_task(cells).items()}
+        cells = blown_up.counted(cells, primary.__getitem__)
         if len({c.hardware for c in cells if c.hardware}) > 1:
             cells = tuple(_without_seconds(c) for c in cells)
         return cls(store, run, cells, state)
@@ -139,21 +141,16 @@ class StoredRun:
 
 def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
     """Stored values; a replicate that failed (null, NaN) counts as the worst value there is."""
-    return _all_values(worst(metric), stored)
-
-
-def _all_values(lost: float, stored: Sequence[float | None]) -> list[float]:
+    lost = worst(metric)
     return [lost if v is None or math.isnan(v) else float(v) for v in stored]
 
 
 def interval_of(cell: CellRecord, metric: str) -> tuple[float, float, float]:
     """Median over a cell's replicates with its 95% interval; NaN without values."""
-    return _interval(worst(metric), *cell.values.get(metric, ()))
+    return _interval(tuple(metric_values(metric, cell.values.get(metric, ()))))
 
 
-@lru_cache(maxsize=2**17)  # a report asks several times for each value of thousands of cells
-def _interval(lost: float, *stored: float | None) -> tuple[float, float, float]:
-    return median_interval(_all_values(lost, stored))
+_interval = lru_cache(maxsize=2**17)(median_interval)  # a report asks several times for each of thousands of cells
 
 
 def median_of(cell: CellRecord, metric: str) -> float | None:
@@ -162,12 +159,9 @@ def median_of(cell: CellRecord, metric: str) -> float | None:
 
 
 def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]) -> list[float]:
-    """Values of all replicates at one checkpoint of a curve; those that diverged before it count as the worst.
+    """Values of all replicates in the rows of a curve at one checkpoint; those that diverged before it count as the worst.
 
-    Args:
-        metric: of the rows.
-        rows: of the curve, at one checkpoint of this metric.
-        diverged: ids of the replicates that diverged.
+    ``diverged`` are the ids of all that diverged.
     """
     stopped = len(set(diverged) - set(rows["replicate"]))
     return metric_values(metric, [*rows["value"], *[None] * stopped])
@@ -202,12 +196,6 @@ def _by_task(cells: Sequence[CellRecord]) -> dict[str, list[CellRecord]]:
     for cell in cells:
         found.setdefault(cell.task, []).append(cell)
     return found
-
-
-def _counted(cells: tuple[CellRecord, ...]) -> tuple[CellRecord, ...]:
-    """Replicates that blew up count as diverged."""
-    primary = {task: primary_metric(mine, task) for task, mine in _by_task(cells).items()}
-    return blown_up.counted(cells, primary.__getitem__)
 
 
 def _record(store: Store, asked: RunCell, absent: str) -> CellRecord:

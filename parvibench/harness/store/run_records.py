@@ -15,8 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellSpec, Specified
 
-from .reading import inside, read_text
-from .sealing import checked_json
+from .files import checked_json, inside, read_text
 
 #: A writer waits so long, s, for a reader that looks whether the store is locked.
 _PROBE_S = 0.2
@@ -101,17 +100,14 @@ class RunFolder:
         for run_id in self.runs()[:1]:
             with contextlib.suppress(DamagedError):
                 self._peek(run_id)
-        lock = filelock.FileLock(self.root / ".lock")
         try:
-            lock.acquire(timeout=_PROBE_S)
+            held = filelock.FileLock(self.root / ".lock").acquire(timeout=_PROBE_S)
         except filelock.Timeout:
             message = f"{self.root}: another run is writing to this store; wait for it, or use --out"
             raise StoreError(message) from None
-        try:
+        with held:
             self._tidy()
             yield
-        finally:
-            lock.release()
 
     def is_being_written(self, run_id: str) -> bool:
         """Whether a run is going on: the latest of a store that is locked."""
@@ -143,8 +139,7 @@ class RunFolder:
 
     def run(self, run_id: str | None = None) -> RunRecord:
         """A run by id, the latest by default; ``StoreError`` without such a run."""
-        ids = self.runs()
-        if not ids:
+        if not (ids := self.runs()):
             raise StoreError(
                 f"{self.root}: no runs here; make one with: parvibench run --suite quick --out {self.root}"
             )
@@ -176,10 +171,8 @@ class RunFolder:
         return str(self._peek(run_id).get("started", "")), run_id
 
     def _peek(self, run_id: str) -> dict[str, Any]:
-        path = self.root / "runs" / f"{run_id}.json"
-        content = read_text(inside(path, self.root))
+        path = inside(self.root / "runs" / f"{run_id}.json", self.root)
         try:
-            found = checked_json(path, content)
+            return checked_json(path, read_text(path))
         except DamagedError as error:
             raise DamagedError(f"{error}; delete it: the cells are stored separately") from None
-        return found

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,19 +30,15 @@ from numpy.typing import NDArray
 from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import CellRecord, Status
 
-from .cell_files import CURVE_COLUMNS as CURVE_COLUMNS
-from .cell_files import Trajectories as Trajectories
-from .cell_files import contents
+from .cell_files import CURVE_COLUMNS, MAX_BYTES, Trajectories, contents, read_columns, read_curve, read_npz
 from .curve_grid import CurveGrid
-from .files import SnapshotFile, write_atomically
-from .reading import MAX_BYTES, inside, plain_name, read_columns, read_npz, read_table, read_text
-from .run_records import RunCell as RunCell
-from .run_records import RunFolder
-from .run_records import RunRecord as RunRecord
-from .run_records import new_run_id as new_run_id
-from .sealing import parse_cell, sealed, sha256
+from .files import SnapshotFile, inside, parse_cell, plain_name, read_text, sealed, sha256, write_atomically
+from .run_records import RunCell, RunFolder, RunRecord, new_run_id
+
+__all__ = ["CURVE_COLUMNS", "RunCell", "RunRecord", "Store", "Trajectories", "is_final", "new_run_id"]
 
 A = TypeVar("A", str, RunCell)
+P = ParamSpec("P")
 V = TypeVar("V")
 #: Waiting times of a reader that meets a cell on its way into the store, s.
 _PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -51,19 +47,19 @@ _RECENT_S = 0.5
 _LOOKS = 3
 
 
-def _settled(read: Callable[[Store, A], V]) -> Callable[[Store, A], V]:
+def _settled(read: Callable[Concatenate[Store, A, P], V]) -> Callable[Concatenate[Store, A, P], V]:
     """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
 
     @functools.wraps(read)
-    def again(self: Store, cell: A) -> V:
+    def again(self: Store, cell: A, /, *rest: P.args, **named: P.kwargs) -> V:
         for pause in _PAUSES_S:
             try:
-                return read(self, cell)
+                return read(self, cell, *rest, **named)
             except DamagedError:
                 if not self._moves(cell if isinstance(cell, str) else cell.key):
                     raise
                 time.sleep(pause)
-        return read(self, cell)
+        return read(self, cell, *rest, **named)
 
     return again
 
@@ -162,31 +158,31 @@ class Store(RunFolder):
                 raise DamagedError(f"{self._file(cell.key, 'cell.json')}: damaged (missing)")
             return None
         flags = record.flags
-        if cell.sha256 and cell.sha256 != self._digest(cell.key):
+        if cell.sha256 and cell.sha256 != self.digest(cell.key):
             flags = [*flags, "written again after this run"]
         return record.model_copy(update={"label": cell.label, "flags": flags})
 
     @_settled
+    def _beside(self, key: str, name: str) -> bytes | None:
+        """The bytes of a file beside a cell's record as it is now."""
+        return self._content(key, name, self._record(key))
+
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
-        content = self._content(key, "curve.parquet", self._record(key))
+        content = self._beside(key, "curve.parquet")
         if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
-        return read_table(content, str(self._file(key, "curve.parquet")), CURVE_COLUMNS, text=("metric",))
-
-    @_settled
-    def _curve_content(self, key: str) -> bytes | None:
-        return self._content(key, "curve.parquet", self._record(key))
+        return read_curve(content, str(self._file(key, "curve.parquet")))
 
     def curve_grid(self, key: str, record: CellRecord) -> CurveGrid:
         """``curve`` as arrays; ``record`` as it was read, which may have been replaced since."""
         try:
             content = self._content(key, "curve.parquet", record)
         except DamagedError:
-            content = self._curve_content(key)
+            content = self._beside(key, "curve.parquet")
         if content is None:
             return CurveGrid.empty()
-        return CurveGrid.of(*read_columns(content, f"{self.folder(key)}/curve.parquet", CURVE_COLUMNS, "metric"))
+        return CurveGrid.of(*read_columns(content, f"{self.folder(key)}/curve.parquet"))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
         """Samples of the last checkpoint, (R, n, D), or None."""
@@ -207,9 +203,8 @@ class Store(RunFolder):
             raise StoreError(f"{self._file(key, 'samples.npz')}: holds no trajectories (C, k, D) at C iterations")
         return found
 
-    @_settled
     def _arrays(self, key: str) -> dict[str, NDArray[Any]] | None:
-        content = self._content(key, "samples.npz", self._record(key))
+        content = self._beside(key, "samples.npz")
         return None if content is None else read_npz(content, str(self._file(key, "samples.npz")))
 
     def _file(self, key: str, name: str) -> Path:
@@ -252,14 +247,15 @@ class Store(RunFolder):
         Raises:
             DiskError: the disk is full or cannot be written.
         """
-        cells = [c.model_copy(update={"sha256": self._digest(c.key)}) for c in run.cells]
+        cells = [c.model_copy(update={"sha256": self.digest(c.key)}) for c in run.cells]
         content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():
             folder = self.root / "runs"
             folder.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / f"{plain_name(run.id, 'run id')}.json", content)
 
-    def _digest(self, key: str) -> str:
+    def digest(self, key: str) -> str:
+        """SHA-256 of a cell's record, ``cell.json``; empty where there is none."""
         path = self._file(key, "cell.json")
         with contextlib.suppress(FileNotFoundError):
             return sha256(read_text(path))

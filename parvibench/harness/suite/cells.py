@@ -73,7 +73,6 @@ class Cell(Specified):
         return bool(self.place or self.objects[0] is not None or row is None or not row.built_in)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was loaded."""
         return {**vars(self), "loaded": None}
 
     def varied(self, **changes: Any) -> Cell:
@@ -95,7 +94,9 @@ class Cell(Specified):
     def missing_needs(self) -> str:
         """Why the pair cannot run, or empty."""
         task, algorithm = self.load()
-        lacking = sorted(algorithm.needs - task.provides - _harness_provides(task))
+        # Exact draws are served by an exact sampler or by the rows of the reference.
+        served = {"exact"} if type(task).exact is not Task.exact or task.reference() is not None else set()
+        lacking = sorted(algorithm.needs - task.provides - served)
         return f"{self.task} offers no {', '.join(lacking)}, which {algorithm.name} needs" if lacking else ""
 
 
@@ -103,12 +104,6 @@ def _with_contexts(task: Task, contexts: int | None) -> Task:
     if contexts is None or not isinstance(task, SequentialTask):
         return task
     return task.with_contexts(contexts)
-
-
-def _harness_provides(task: Task) -> set[str]:
-    """``exact`` is served by an exact sampler or by the rows of the reference."""
-    has_exact = type(task).exact is not Task.exact or task.reference() is not None
-    return {"exact"} if has_exact else set()
 
 
 def expand(

@@ -4,7 +4,7 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,49 +21,40 @@ from .entries import TuneSpec
 #: Values by which a grid grows beyond an end.
 ADDED = 2
 
-Options = tuple[tuple[str, Any], ...]
-
 
 @dataclass
 class Grid:
     """The values tried for one (task, label) under one choice of its options."""
 
     cell: Cell  #: of the suite, options set
-    options: Options
-    unit: str
+    options: dict[str, Any]  #: chosen with the step, such as ``{"rule": "adagrad"}``
     steps: list[float]  #: ascending
     closed: bool = False  #: the values are a list to choose from: none are added
 
     def named(self, step: float) -> str:
         """``task/label @ value``, with the options."""
-        chosen = "".join(f" {k}={v}" for k, v in self.options)
+        chosen = "".join(f" {k}={v}" for k, v in self.options.items())
         return f"{self.cell.task}/{self.cell.label} @ {step:g}{chosen}"
 
-    def best_end(self, scores: dict[str, float]) -> int:
-        """-1 or 1 where the best value is at an end, lower or upper, beyond which values may be added; else 0."""
-        if self.closed:
-            return 0
-        found = [scores.get(self.named(s), np.inf) for s in self.steps]
-        best = int(np.argmin(found))
-        return -1 if best == 0 else 1 if best == len(self.steps) - 1 else 0
+    def best(self, scores: Mapping[str, float]) -> float | None:
+        """The value with the lowest score, the smallest of several; None where none was measured."""
+        if not any(self.named(s) in scores for s in self.steps):
+            return None
+        return min(self.steps, key=lambda s: scores.get(self.named(s), np.inf))
 
-    def extend(self, end: int, values: int = ADDED) -> list[float]:
-        """Values added beyond an end."""
+    def beyond(self, step: float, values: int = 1) -> list[float]:
+        """Values added beyond the one at an end; none for one inside, and where none may be added."""
+        end = -1 if step == self.steps[0] else 1 if step == self.steps[-1] else 0
+        if not end or self.closed:
+            return []
         ratio = self.steps[1] / self.steps[0]
-        first = self.steps[0 if end < 0 else -1]
-        added = [rounded(first * ratio ** (end * (i + 1))) for i in range(values)]
+        added = [rounded(step * ratio ** (end * (i + 1))) for i in range(values)]
         self.steps = sorted({*self.steps, *added})
         return added
 
-    def below(self, step: float) -> float | None:
-        """The next smaller value, added where there is none; None where none may be added."""
-        smaller = [s for s in self.steps if s < step]
-        return smaller[-1] if smaller else self.beyond(step)
-
-    def beyond(self, step: float) -> float | None:
-        """A value added beyond the one at an end; None for one inside, and where none may be added."""
-        end = -1 if step == self.steps[0] else 1 if step == self.steps[-1] else 0
-        return self.extend(end, 1)[0] if end and not self.closed else None
+    def below(self, step: float) -> list[float]:
+        """The next smaller value, added where there is none; nothing where none may be added."""
+        return [s for s in self.steps if s < step][-1:] or self.beyond(step)
 
 
 def step_unit(algorithm: Method, settings: dict[str, Any]) -> str:
@@ -86,18 +77,14 @@ def rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def choices(spec: TuneSpec, label: str) -> list[Options]:
-    """Every choice of the options of a method; one empty choice without any."""
-    own = spec.options.get(label, {})
-    return [tuple(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
-
-
-def grid_of(spec: TuneSpec, cell: Cell, options: Options) -> Grid:
-    """The grid of a cell under a choice of its options."""
-    algorithm = cell.load()[1]
-    settings = algorithm.make_settings({**cell.settings, **dict(options)}).model_dump(mode="json")
-    unit, listed = step_unit(algorithm, settings), spec.choices.get(cell.label)
-    return Grid(cell.varied(settings=settings), options, unit, listed or grid(spec, unit), closed=listed is not None)
+def grids_of(spec: TuneSpec, cell: Cell) -> Iterator[Grid]:
+    """The grids of a cell, one for every choice of its options."""
+    own, listed, algorithm = spec.options.get(cell.label, {}), spec.choices.get(cell.label), cell.load()[1]
+    for values in itertools.product(*own.values()):
+        options = dict(zip(own, values, strict=True))
+        settings = algorithm.make_settings({**cell.settings, **options}).model_dump(mode="json")
+        steps = listed or grid(spec, step_unit(algorithm, settings))
+        yield Grid(cell.varied(settings=settings), options, steps, closed=listed is not None)
 
 
 class Tried(NamedTuple):
@@ -105,7 +92,7 @@ class Tried(NamedTuple):
 
     task: str
     label: str
-    options: Mapping[str, Any]  #: chosen with the step, such as ``{"rule": "adagrad"}``
+    options: Mapping[str, Any]  #: chosen with the step
     step_size: float
     metric: str
     value: float | None  #: median over the tuning replicates after the share of the horizon; None: not measured
@@ -122,27 +109,21 @@ def values_of(
     grids: Iterable[Grid], scores: Mapping[str, float], final: Mapping[str, float], metric: str, chosen: str
 ) -> list[Tried]:
     """What was tried on the grids of one method on one task; ``chosen`` is the name of the chosen value."""
-
-    def value(name: str, of: Mapping[str, float]) -> float | None:
-        return sign(metric) * of[name] if name in of else None
-
-    return [
-        Tried(
-            grid.cell.task, grid.cell.label, dict(grid.options), step, metric, value(name, scores), value(name, final),
-            name == chosen,
-        )
-        for grid in grids
-        for step in grid.steps
-        if (name := grid.named(step)) in scores or name in final
-    ]  # fmt: skip
+    found = []
+    for grid, step in ((g, s) for g in grids for s in g.steps):
+        name = grid.named(step)
+        share, whole = (sign(metric) * of[name] if name in of else None for of in (scores, final))
+        if (share, whole) != (None, None):
+            found.append(
+                Tried(grid.cell.task, grid.cell.label, grid.options, step, metric, share, whole, name == chosen)
+            )
+    return found
 
 
-def write_csv(tried: Sequence[Tried], folder: Path) -> Path:
-    """Write ``tried.csv`` into a folder, a row for each step size; its path."""
+def write_csv(tried: Sequence[Tried], folder: Path) -> None:
+    """Write ``tried.csv`` into a folder, a row for each step size."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(Tried._fields)
-    rows.writerows([*t[:2], json.dumps(dict(t.options)), *t[3:]] for t in tried)
-    path = folder / "tried.csv"
-    write_atomically(path, text.getvalue().encode())
-    return path
+    rows.writerows([*t[:2], json.dumps(t.options), *t[3:]] for t in tried)
+    write_atomically(folder / "tried.csv", text.getvalue().encode())

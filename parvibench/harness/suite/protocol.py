@@ -90,31 +90,17 @@ def protocol_of(
         chosen |= {"burn_in": 0.0, "thinning": 1}
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
     chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
-    followed = _trajectories(entry, algorithm, chosen["particles"])
+    followed = entry.trajectories
+    if followed and algorithm.kind not in ("particles", "chains"):
+        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
+    if followed > chosen["particles"]:
+        held = f"{chosen['particles']} particles"
+        raise InputError(f"trajectories of {entry.display}: {followed} are more than its {held}")
     return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": followed}
 
 
-def _trajectories(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> int:
-    """Number of trajectories to record.
-
-    Raises:
-        InputError: draws of a generator or of an anchor have none, or there are fewer particles.
-    """
-    asked = entry.trajectories
-    if asked and algorithm.kind not in ("particles", "chains"):
-        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
-    if asked > particles:
-        raise InputError(f"trajectories of {entry.display}: {asked} are more than its {particles} particles")
-    return asked
-
-
 def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:
-    """The iterations before the last at which a cell is measured where its entry says so, else none.
-
-    Raises:
-        InputError: they need a budget of iterations, lie beyond it, or are too many; a published number is of another
-            number of samples than are judged there.
-    """
+    """The iterations before the last at which a cell is measured where its entry or a published number says so."""
     where, asked = entry.checkpoints, entry.published if isinstance(entry, Row) else ()
     named = [p.checkpoint for p in asked if p.checkpoint is not None]
     if where is None and not named:

@@ -208,11 +208,8 @@ def _with_plugins(suite: Suite, tree: Any, source: str, allowed: Allowed) -> Sui
 
 def _labelled(suite: Suite, source: str) -> Suite:
     """The suite with tasks and algorithms from places under their own names, where it gives no label."""
-    algorithms = tuple(a.model_copy(update={"label": _display(a)}) if _unnamed(a) else a for a in suite.algorithms)
-    rows = tuple(
-        r.model_copy(update={"label": _display(r) if _unnamed(r) else r.label, "task": _task_name(r.task)})
-        for r in suite.rows
-    )
+    algorithms = tuple(a.model_copy(update={"label": _label(a)}) for a in suite.algorithms)
+    rows = tuple(r.model_copy(update={"label": _label(r), "task": _task_name(r.task)}) for r in suite.rows)
     tasks = tuple(t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks)
     try:
         _require_distinct(tasks, algorithms, rows)
@@ -225,16 +222,14 @@ def _task_name(name: str) -> str:
     return registry.load_task(name).name if registry.is_place(name) else name
 
 
-def _unnamed(entry: AlgorithmEntry | Row) -> bool:
-    return registry.is_elsewhere(entry.name) and not entry.label
-
-
-def _display(entry: AlgorithmEntry | Row) -> str:
-    """The label in tables: the own name of an algorithm from a place that has no label here and can be loaded."""
+def _label(entry: AlgorithmEntry | Row) -> str:
+    """The label that is given here, else, of an algorithm from a place, its own name where it can be loaded."""
+    if entry.label or not registry.is_elsewhere(entry.name):
+        return entry.label
     try:
-        return registry.load_method(entry.name).name if _unnamed(entry) else entry.display
+        return registry.load_method(entry.name).name
     except InputError:
-        return entry.display
+        return entry.name
 
 
 def _problem(tree: Any, source: str, error: Any) -> str:
@@ -267,13 +262,13 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             check("rows", i, _known, "metric", number.metric, registry.metrics())
     for i, metric in enumerate(suite.metrics or ()):
         check("metrics", i, _known, "metric", metric, registry.metrics())
-    titles = {f"{r.task}/{_display(r)}" for r in suite.rows}
+    titles = {f"{r.task}/{_label(r) or r.name}" for r in suite.rows}
     problems += [
         f"{source}: rows: {r.title} varies {r.varies}, which is no row"
         for r in suite.rows
         if r.varies not in ("", *titles)
     ]
-    labels = {_display(a) for a in suite.rows or suite.algorithms}
+    labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
     for what, named in (
         ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),

@@ -47,9 +47,7 @@ def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: st
     waiting = lacking(suite, cells)
     if not waiting:
         return None
-    labels, tasks = (
-        list(dict.fromkeys(values)) for values in zip(*((c.label, c.spec.task) for c in waiting), strict=True)
-    )
+    labels, tasks = dict.fromkeys(c.label for c in waiting), dict.fromkeys(c.task for c in waiting)
     command = f"parvibench tune {source}" + (f" --profile {profile}" if profile else "")
     return (
         f"suite {suite.name!r} has a grid of step sizes and no tuned ones for {_some(labels)}"
@@ -58,8 +56,8 @@ def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: st
     )
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" and others" if len(names) > 5 else "")
+def _some(names: Collection[str]) -> str:
+    return ", ".join(list(names)[:5]) + (" and others" if len(names) > 5 else "")
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:

@@ -36,7 +36,7 @@ from parvibench.harness.store.results import StoredRun, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
-from .grids import ADDED, Grid, Tried, choices, grid, grid_of, rounded, sign, values_of
+from .grids import ADDED, Grid, Tried, grid, grids_of, rounded, sign, values_of
 from .suite import Suite
 
 #: Times that a grid grows beyond an end.
@@ -67,7 +67,7 @@ class Tuner:
                 f"suite {self.suite.name!r} has no 'tune' section; add for example: tune: {{step_size: [1.0e-4, 1.0]}}"
             )
         self.spec: TuneSpec = self.suite.tune
-        self._grids: dict[tuple[str, str], list[Grid]] = defaultdict(list)
+        self._grids: dict[tuple[str, str], list[Grid]] = {}
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
         for cell in self._expanded(None):
@@ -78,42 +78,41 @@ class Tuner:
                 and self.spec.covers(cell.label)
                 and cell.label not in followers
                 and not cell.missing_needs()
+                and (grids := list(grids_of(self.spec, cell)))
             ):
-                for options in choices(self.spec, cell.label):
-                    self._grids[cell.task, cell.label].append(grid_of(self.spec, cell, options))
+                self._grids[cell.task, cell.label] = grids
 
     def _expanded(self, tuned: Tuned | None) -> list[Cell]:
         suite = self.suite.model_copy(update={"tuned": tuned})
         return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
 
+    @property
+    def _all_grids(self) -> list[Grid]:
+        return [g for grids in self._grids.values() for g in grids]
+
     def first_cells(self) -> list[Cell]:
         """The first round: every value of every grid at a share of the horizon."""
-        return [_tuning_cell(g, s, self.spec) for grids in self._grids.values() for g in grids for s in g.steps]
+        return [self._cell(g, s) for g in self._all_grids for s in g.steps]
 
     def one_of_each(self) -> list[tuple[Cell, int, int]]:
         """The first round with one value of every grid, which cost alike, how many it has and how many it may grow by."""
         return [
-            (_tuning_cell(g, g.steps[0], self.spec), len(g.steps), 0 if g.closed else EXTENSIONS * ADDED)
-            for grids in self._grids.values()
-            for g in grids
+            (self._cell(g, g.steps[0]), len(g.steps), 0 if g.closed else EXTENSIONS * ADDED) for g in self._all_grids
         ]
 
     def tune(self, run: Run) -> Tuned:
         """Run all rounds; pairs without a measured value are in ``left_out``."""
-        records = self._measured(run, self.first_cells())
+        records = _measured(run, self.first_cells())
         for _ in range(EXTENSIONS):
-            scores = _scores(records, self._primary)
-            ends = [(g, e) for grids in self._grids.values() for g in grids if (e := g.best_end(scores))]
-            ends = [(g, e) for g, e in ends if any(g.named(s) in scores for s in g.steps)]
-            records |= self._measured(run, [_tuning_cell(g, s, self.spec) for g, e in ends for s in g.extend(e)])
-        finals = self._finals(_scores(records, self._primary))
+            scores = self._scores(records)
+            best = [(g, s) for g in self._all_grids if (s := g.best(scores)) is not None]
+            records |= _measured(run, [self._cell(g, new) for g, s in best for new in g.beyond(s, ADDED)])
+        finals = self._finals(self._scores(records))
         last: dict[str, CellRecord] = {}
         for _ in range(1 + FURTHER):
-            records |= self._measured(
-                run, [_tuning_cell(g, s, self.spec) for g, s in finals if g.named(s) not in records]
-            )
-            last |= self._measured(run, [_tuning_cell(g, s, self.spec, whole=True) for g, s in finals])
-            finals = self._further(_scores(records, self._primary), _scores(last, self._primary), set(last))
+            records |= _measured(run, [self._cell(g, s) for g, s in finals if g.named(s) not in records])
+            last |= _measured(run, [self._cell(g, s, whole=True) for g, s in finals])
+            finals = self._further(self._scores(records), self._scores(last), set(last))
         return self._matched(self._chosen(records, last), records | last, run)
 
     def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
@@ -122,9 +121,7 @@ class Tuner:
         if not entries:
             return tuned
         cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
-        found = self._measured(
-            run, [_tuning_cell(Grid(c, (), "", []), c.settings["step_size"], self.spec, whole=True) for c in cells]
-        )
+        found = _measured(run, [self._cell(Grid(c, {}, []), c.settings["step_size"], whole=True) for c in cells])
         steps = {task: dict(own) for task, own in tuned.step_size.items()}
         spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
         for c in cells:
@@ -138,20 +135,14 @@ class Tuner:
             spent[c.task][c.label] = round(own.score_evaluations * own.n_replicates, 1)
         return tuned.model_copy(update={"step_size": steps, "score_evaluations": spent})
 
-    def _measured(self, run: Run, cells: Sequence[Cell]) -> dict[str, CellRecord]:
-        """Records by the cells' labels, ``task/label @ value``."""
-        if not cells:
-            return {}
-        return {f"{c.task}/{c.label}": c for c in run(cells).cells}
-
     def _finals(self, scores: dict[str, float]) -> list[tuple[Grid, float]]:
         if self.spec.share == 1:
             return []
         found = []
         for grids in self._grids.values():
-            tried = [(scores[g.named(s)], g, s) for g in grids for s in g.steps if g.named(s) in scores]
-            found += sorted(tried, key=lambda t: t[0])[: self.spec.finalists]
-        return [(g, s) for _, g, s in found]
+            tried = [(g, s) for g in grids for s in g.steps if g.named(s) in scores]
+            found += sorted(tried, key=lambda t: scores[t[0].named(t[1])])[: self.spec.finalists]
+        return found
 
     def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
         """The next value of every grid whose best finalist has become worse over the whole horizon, or is at an end.
@@ -161,20 +152,17 @@ class Tuner:
         found = []
         for grids in self._grids.values():
             names = {g.named(s): (g, s) for g in grids for s in g.steps if g.named(s) in tried}
-            if not names:
-                continue
-            best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]))
+            best = min(names, key=lambda n: (final.get(n, np.inf), names[n][1]), default="")
             if best not in final:
                 continue
             chosen, step = names[best]
             worse = final[best] > scores.get(best, np.inf)
             following = chosen.below(step) if worse else chosen.beyond(step)
-            if following is not None and chosen.named(following) not in tried:
-                found.append((chosen, following))
+            found += [(chosen, s) for s in following if chosen.named(s) not in tried]
         return found
 
     def _chosen(self, records: dict[str, CellRecord], last: dict[str, CellRecord]) -> Tuned:
-        scores, final = _scores(records, self._primary), _scores(last, self._primary)
+        scores, final = self._scores(records), self._scores(last)
         decided = final or scores
         steps: dict[str, dict[str, float]] = defaultdict(dict)
         settings: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
@@ -190,14 +178,12 @@ class Tuner:
             steps[task][label] = step
             self.tried += values_of(grids, scores, final, self._primary[task], best.named(step))
             if best.options:
-                settings[task][label] = dict(best.options)
+                settings[task][label] = best.options
             measured = [s for s in best.steps if best.named(s) in scores | final]
             if step in (measured[0], measured[-1]):
                 at_edge.append(f"{task}/{label}")
-            cost = [
-                r.score_evaluations * r.n_replicates for part in (records, last) for n in names if (r := part.get(n))
-            ]
-            spent[task][label] = round(sum(cost), 1)
+            runs = [r for part in (records, last) for n in names if (r := part.get(n))]
+            spent[task][label] = round(sum(r.score_evaluations * r.n_replicates for r in runs), 1)
         return Tuned(
             step_size=dict(steps),
             settings=dict(settings),
@@ -207,21 +193,36 @@ class Tuner:
             replicates=self.spec.replicates,
         )
 
+    def _scores(self, records: Mapping[str, CellRecord]) -> dict[str, float]:
+        """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""
+        found = {}
+        for name, record in records.items():
+            if record.status in _MEASURED:
+                metric = self._primary[record.task]
+                values = metric_values(metric, record.values.get(metric) or [None])
+                found[name] = sign(metric) * float(np.median(values))
+        return found
 
-def _tuning_cell(grid: Grid, step: float, spec: TuneSpec, *, whole: bool = False) -> Cell:
-    task, algorithm = grid.cell.load()
-    share = 1.0 if whole else spec.share
-    # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
-    mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
-    rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0
-    varied = grid.cell.varied(
-        settings={**grid.cell.settings, "step_size": step},
-        budget=_share_of(grid.cell.spec.budget, share, rows),
-        replicates=tuple(range(TUNING_REPLICATES, TUNING_REPLICATES + spec.replicates)),
-        chunk=min(grid.cell.spec.chunk, spec.replicates),
-    )
-    metrics = (spec.metric or task.primary, *(["rmse"] if "predictive" in task.provides else []))
-    return replace(varied, label=grid.named(step).partition("/")[2], metrics=metrics)
+    def _cell(self, grid: Grid, step: float, *, whole: bool = False) -> Cell:
+        """One value of a grid, measured over the share of the horizon or the ``whole`` of it."""
+        task, algorithm = grid.cell.load()
+        share = 1.0 if whole else self.spec.share
+        # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
+        mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
+        rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0
+        varied = grid.cell.varied(
+            settings={**grid.cell.settings, "step_size": step},
+            budget=_share_of(grid.cell.spec.budget, share, rows),
+            replicates=tuple(range(TUNING_REPLICATES, TUNING_REPLICATES + self.spec.replicates)),
+            chunk=min(grid.cell.spec.chunk, self.spec.replicates),
+        )
+        metrics = (self.spec.metric or task.primary, *(["rmse"] if "predictive" in task.provides else []))
+        return replace(varied, label=grid.named(step).partition("/")[2], metrics=metrics)
+
+
+def _measured(run: Run, cells: Sequence[Cell]) -> dict[str, CellRecord]:
+    """Records by the cells' labels, ``task/label @ value``."""
+    return {f"{c.task}/{c.label}": c for c in run(cells).cells} if cells else {}
 
 
 def _share_of(budget: Budget, share: float, rows: float) -> Budget:
@@ -230,17 +231,6 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
         score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
         seconds=None if budget.seconds is None else budget.seconds * share,
     )
-
-
-def _scores(records: dict[str, CellRecord], primary: Mapping[str, str]) -> dict[str, float]:
-    """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""
-    found = {}
-    for name, record in records.items():
-        if record.status in _MEASURED:
-            metric = primary[record.task]
-            values = metric_values(metric, record.values.get(metric) or [None])
-            found[name] = sign(metric) * float(np.median(values))
-    return found
 
 
 def _drift(record: CellRecord | None) -> float:
