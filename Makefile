@@ -51,7 +51,7 @@ $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
 	@touch $@
 
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
-	$(BIN)/python -m parvibench.core.indexing '$(KEEP)'
+	$(BIN)/python tests/core/indexing.py '$(KEEP)'
 
 traces: $(STAMP)  ## After an intended change of results: store the golden values of today; ONLY='mala', ONLY='*mini-batches'.
 	$(BIN)/python tests/regression/accept_traces.py '$(ONLY)'

@@ -4,9 +4,9 @@ import copy
 import json
 from pathlib import Path
 
+import indexing
 import pytest
 
-from parvibench.core import indexing
 from parvibench.core.errors import InputError
 
 Index = indexing.Index

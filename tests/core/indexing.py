@@ -1,4 +1,4 @@
-"""Writing ``index.json``: ``make index``, or ``python -m parvibench.core.indexing``, after a change of a built-in.
+"""Writing ``parvibench/core/index.json``: ``make index``, after a change of a built-in.
 
 Names, summaries, needs and versions are read from the classes of ``tasks/``, ``baselines/`` and the metrics
 (files that begin with an underscore are skipped). Stored cells are found by name and version: when the code behind
@@ -20,13 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .algorithm import Method
-from .errors import InputError
-from .metric import Metric
-from .sequential import SequentialTask
-from .task import Task
+from parvibench.core import registry
+from parvibench.core.algorithm import Method
+from parvibench.core.errors import InputError
+from parvibench.core.metric import Metric
+from parvibench.core.sequential import SequentialTask
+from parvibench.core.task import Task
 
-INDEX = Path(__file__).with_name("index.json")
+INDEX = Path(registry.__file__).with_name("index.json")
 
 #: Section -> name -> what ``list`` shows and ``load_*`` needs; ``sources``: file -> digest.
 Index = dict[str, dict[str, Any]]
