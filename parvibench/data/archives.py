@@ -23,8 +23,7 @@ RECORDING_BYTES, STAN_BYTES, PICKLE_BYTES = 128 * 2**20, 32 * 2**20, 2**16
 def read_member(path: Path, max_bytes: int, ending: str = "") -> bytes:
     """The content of the only file in a zip archive whose name ends so; never more than the limit is unpacked.
 
-    Raises:
-        InputError: no readable archive, not exactly one such file, or a larger one.
+    ``InputError`` where there is no readable archive, not exactly one such file, or a larger one.
     """
     try:
         with zipfile.ZipFile(path) as archive:
