@@ -239,10 +239,7 @@ def _drawn(task: FunctionTask, what: str, draw: Draw, n: int, generator: Generat
 
 
 def checked(task: T) -> T:
-    """The task with its precision and fingerprint found, and whether it offers Hessian-vector products.
-
-    ``InputError`` for what ``task`` refuses.
-    """
+    """The task with its precision, fingerprint and whether it offers Hessian products; errors as of ``task``."""
     with torch.inference_mode(False), torch.enable_grad():
         x = _drawn(task, "initial", task.start, _TRIED, Generator().manual_seed(0))
         if not bool(x.isfinite().all()):
