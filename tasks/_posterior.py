@@ -21,7 +21,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
 from parvibench.core.target import Target
 from parvibench.core.task import LEAN_METRICS, Task
-from parvibench.data.stan_data import load_stan_data
+from parvibench.data.archives import load_stan_data
 
 from ._transforms import Layout
 

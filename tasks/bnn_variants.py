@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
+from parvibench.data.archives import load_permutation
 from parvibench.data.loaders import Table
-from parvibench.data.permutations import load_permutation
 from parvibench.data.splits import RegressionSplit, Split, moments, permutation_for, standardised, tuning_split
 
 from .bnn import BNNTask, fan_in_weights, fields_of

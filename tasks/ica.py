@@ -38,7 +38,7 @@ from torch.nn.functional import softplus
 from parvibench.core.exact import Normal
 from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Facts, Task
-from parvibench.data.recordings import load_channels
+from parvibench.data.archives import load_channels
 
 _CHANNELS = 5
 _RECORDING = "meg-art"

@@ -13,7 +13,7 @@ import torch
 from command_line import Answer, Run
 
 from parvibench import cli
-from parvibench.data import fetch, recordings
+from parvibench.data import archives, fetch
 from parvibench.tracking import database
 
 # One thread each, as in the harness's workers: the tests run beside each other, and their arrays are small.
@@ -79,7 +79,7 @@ def recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
         header = f"blob {len(content or b'')}\0".encode()
         blob = hashlib.sha1(header + (content or b"")).hexdigest()
         entry = replace(registered, url="http://127.0.0.1:9/nobody", rows=length, features=channels, git_blob=blob)
-        for module in (fetch, recordings):
+        for module in (archives, fetch):
             monkeypatch.setattr(module, "registry", lambda: {entry.name: entry})
         path = tmp_path / entry.file
         path.parent.mkdir(exist_ok=True)
@@ -87,6 +87,6 @@ def recording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
             path.write_bytes(content)
         return path
 
-    recordings.load_channels.cache_clear()
+    archives.load_channels.cache_clear()
     yield place
-    recordings.load_channels.cache_clear()
+    archives.load_channels.cache_clear()

@@ -71,7 +71,7 @@ def evaluate(
         draws = in_coordinates(draws, found)
         given = None if given is None else in_coordinates(given, found, "the reference")
     if given is not None:
-        from parvibench.reference.given import evaluate_against
+        from parvibench.reference.own import evaluate_against
 
         return evaluate_against(draws, given, metrics, cost, found)
     assert found is not None  # or there was nothing to compare with

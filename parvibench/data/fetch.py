@@ -98,8 +98,16 @@ def fetch(name: str) -> Path:
 
 def fetch_file(entry: DataSet) -> Path:
     """Path of a verified file, registered or not; errors as of ``fetch``."""
-    given = _given(entry)
-    return _download(entry) if given is None else _verified(given, entry)
+    path = _given(entry)
+    if path is None:
+        return _download(entry)
+    if (found := _found(path, entry)) != entry.hash:
+        raise InputError(
+            f"{path}: not the registered file of data set {entry.name!r}\n"
+            f"expected {entry.hash}, found {found}.\n"
+            f"Remove it from the folder that {FOLDER_VARIABLE} names, then: parvibench data fetch {entry.name}"
+        )
+    return path
 
 
 def held(name: str) -> Content | None:
@@ -113,11 +121,7 @@ def held(name: str) -> Content | None:
 
 
 def keep(name: str, content: Content) -> None:
-    """Put a data set's file into the cache where it is on disk nowhere.
-
-    Raises:
-        InputError: it is not the registered file.
-    """
+    """Put a data set's file into the cache where it is on disk nowhere; ``InputError`` for another file."""
     entry = registry()[name]
     if entry.hash_of(content) != entry.hash:
         raise InputError(f"data set {name!r}: not the registered file; expected {entry.hash}")
@@ -131,7 +135,15 @@ def keep(name: str, content: Content) -> None:
 
 def status() -> list[DataStatus]:
     """Which data sets are on disk, where, and whether they are intact; downloads nothing."""
-    return [_status(entry) for entry in registry().values()]
+    rows = []
+    for entry in registry().values():
+        path = _given(entry) or cache_folder() / entry.file
+        state: Literal["ok", "damaged", "missing"] = "missing"
+        if path.is_file():
+            state = "ok" if _found(path, entry) == entry.hash else "damaged"
+        place = None if state == "missing" else path
+        rows.append(DataStatus(entry.name, entry.rows, entry.bytes, state, place, entry.licence))
+    return rows
 
 
 def cache_folder() -> Path:
@@ -141,30 +153,11 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("parvibench") / "data"
 
 
-def _status(entry: DataSet) -> DataStatus:
-    path = _given(entry) or cache_folder() / entry.file
-    if not path.is_file():
-        return DataStatus(entry.name, entry.rows, entry.bytes, "missing", None, entry.licence)
-    state: Literal["ok", "damaged"] = "ok" if _found(path, entry) == entry.hash else "damaged"
-    return DataStatus(entry.name, entry.rows, entry.bytes, state, path, entry.licence)
-
-
 def _given(entry: DataSet) -> Path | None:
     """The file in the user's folder, or None when there is none."""
     folder = os.environ.get(FOLDER_VARIABLE)
     path = Path(folder) / entry.file if folder else None
     return path if path is not None and path.is_file() else None
-
-
-def _verified(path: Path, entry: DataSet) -> Path:
-    found = _found(path, entry)
-    if found != entry.hash:
-        raise InputError(
-            f"{path}: not the registered file of data set {entry.name!r}\n"
-            f"expected {entry.hash}, found {found}.\n"
-            f"Remove it from the folder that {FOLDER_VARIABLE} names, then: parvibench data fetch {entry.name}"
-        )
-    return path
 
 
 def _download(entry: DataSet) -> Path:

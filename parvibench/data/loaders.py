@@ -28,10 +28,7 @@ def load(name: str) -> Table:
 
     Only the registered feature columns are read: the second target of naval-propulsion-plant (column 17,
     turbine decay) is dropped. Letters become 0/1 columns: mushroom has 22 attributes and 117 columns, and its
-    response is 1 where a mushroom is edible.
-
-    Raises:
-        UnknownNameError, InputError, DataMissingError: as ``fetch``.
+    response is 1 where a mushroom is edible. Errors as of ``fetch``.
     """
     X, y = _load_bundled(name) if name in BUNDLED else _load_file(name)
     for array in (X, y):

@@ -36,10 +36,14 @@ class Draws:
 
 
 def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
-    """Samples from one file, or from several that hold a chain each; see ``read_samples``.
+    """Samples from one file of one of the ``FORMATS``, or from several that hold a chain each; never unpickles.
+
+    A CSV file may begin with a row of names; all else must be real numbers, at most 2^25 of them. ``evaluate`` checks the
+    shape.
 
     Raises:
-        InputError: as of ``read_samples``; chains of different lengths or columns.
+        InputError: no such file, unknown ending, too large, anything but real numbers, or two ways to read it; chains of
+            different lengths or columns.
     """
     read = [_read(path, choice) for path in paths]
     if len(read) == 1:
@@ -66,20 +70,6 @@ def _like(draws: Draws, first: Draws, path: Path, its: Path) -> Draws:
             f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}"
         )
     return replace(draws, values=draws.values[..., list(order)], names=first.names)
-
-
-def read_samples(path: Path) -> NDArray[np.float64]:
-    """Samples from a file of one of the ``FORMATS``; never unpickles.
-
-    A CSV file may begin with a row of names; all else must be real numbers, at most 2^25 of them.
-
-    Returns:
-        The array as found, float64, not to be written to; ``evaluate`` checks its shape.
-
-    Raises:
-        InputError: no such file, unknown ending, too large, anything but real numbers, or two ways to read it.
-    """
-    return _read(path, Choice()).values
 
 
 def _read(path: Path, choice: Choice) -> Draws:

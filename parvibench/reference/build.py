@@ -41,7 +41,8 @@ from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floor_summaries, identity, origin, write
-from .long_run import ALPHA, LongRun, confirming_run, correlations, long_run, main_draws
+from .checks import ALPHA
+from .long_run import LongRun, confirming_run, correlations, long_run, main_draws
 from .predictive_run import build_predictions
 
 #: Most draws shipped, and most bytes (float32): fewer draws in high dimension.
@@ -133,17 +134,8 @@ def complete_floors(
 ) -> Path | None:
     """Simulate what the floors of a task's reference lack, and write them beside its draws, which stay.
 
-    Args:
-        task: one with a reference.
-        folder: of its files; default the package's own references.
-        metrics: names; default all that have floors.
-        notify: called with a forecast and the progress.
-
-    Returns:
-        The certificate's path; None where nothing was missing.
-
-    Raises:
-        InputError: the task has no reference of draws.
+    By default of all metrics that have floors, in the package's own references. The certificate's path; None where nothing
+    was missing; ``InputError`` for a task without a reference of draws.
     """
     folder = folder or default_folder()
     found = read_certified(task.name, "draws", folder)

@@ -25,9 +25,8 @@ from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.pairwise import thin
 from parvibench.targets.starts import FITS, fitted_points
 
-from .long_run import Diagnostics, agreement, diagnostics
-from .shared_checks import stein_checks
-from .whitening import Whitened
+from .checks import stein_checks
+from .long_run import Diagnostics, Whitened, agreement, agrees, diagnostics
 
 #: Vehtari et al. (2021) ask for 1.01; the shipped references for 1.005, with ten times as many chains.
 MAX_RHAT = 1.01
@@ -114,25 +113,21 @@ def _run(
     target: Target, method: str, effort: Effort, draws: int, start: Tensor, seed: int, what: str, notify: Notify
 ) -> tuple[Tensor, float, float]:
     """Draws (T, C, D) in the task's coordinates, the share of divergent transitions and the score evaluations of them."""
-    white = isinstance(target, Whitened)
-    first = target.from_base(start) if isinstance(target, Whitened) else start
-    problem = Problem(
-        target, Streams(seed, (0,), "cpu", torch.float64), start=lambda *_: first[None], particles=len(first)
-    )
+    white = target if isinstance(target, Whitened) else None
+    first = white.from_base(start) if white else start
+    streams = Streams(seed, (0,), "cpu", torch.float64)
+    problem = Problem(target, streams, start=lambda *_: first[None], particles=len(first))
     algorithm = load_algorithm(_ALGORITHMS[method])
-    settings = algorithm.make_settings(
-        {"warmup_steps": effort.warmup, "target_acceptance": effort.target_acceptance, "mass": effort.mass}
-        if method == "nuts"
-        else {}
-    )
+    of_nuts = {"warmup_steps": effort.warmup, "target_acceptance": effort.target_acceptance, "mass": effort.mass}
+    settings = algorithm.make_settings(of_nuts if method == "nuts" else {})
     total, kept, divergent, before = effort.warmup + draws, [], [], 0.0
     with torch.no_grad():
         # Both adapt for a quarter of the steps foreseen.
-        first_state: Any = algorithm.init(problem, settings, problem.streams, 4 * effort.warmup)
+        first_state: Any = algorithm.init(problem, settings, streams, 4 * effort.warmup)
         taken = take_steps(algorithm.step, problem, settings, first_state)
         for step, (state, info) in enumerate(islice(taken, total)):
             if step >= effort.warmup:
-                kept.append(target.to_base(state.x[0]) if white else state.x[0])  # type: ignore[attr-defined]
+                kept.append(white.to_base(state.x[0]) if white else state.x[0])
                 divergent.append(float(info.divergences[0]))
             elif step == effort.warmup - 1:
                 before = problem.meter.charged
@@ -153,14 +148,9 @@ def _whitened(task: Task, base: Target, draws: Tensor) -> Whitened:
         ) from None
 
 
-def names_of(task: Task) -> Sequence[str]:
-    """Names of the coordinates."""
-    return getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
-
-
 def mixing_gates(task: Task, found: Diagnostics, effort: Effort | None = None) -> list[Gate]:
     """R-hat and effective sample sizes of chains; ``effort`` words the advice."""
-    names = names_of(task)
+    names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     worst = int(np.nan_to_num(found["rhat"], nan=np.inf).argmax())
     rhat = float(found["rhat"][worst])
     longer = "more or longer chains" if effort is None else f"a longer --warmup than {effort.warmup}"
@@ -194,18 +184,17 @@ def _agreement_gate(compared: dict[str, float], other: str) -> Gate:
     largest = max(compared["largest_z_of_means"], compared["largest_z_of_sds"])
     text = f"means and sds within {largest:.2f} standard errors, wanted {compared['z_limit']:.2f}"
     advice = "the two runs saw different laws, as with modes of which each found some: raise --chains and --warmup"
-    return Gate(f"check by {_ALGORITHMS[other]}", largest <= compared["z_limit"], text, advice)
+    return Gate(f"check by {_ALGORITHMS[other]}", agrees(compared), text, advice)
 
 
 def grade_of(gates: Sequence[Gate], found: Diagnostics) -> str:
     """``Reference.grade`` of draws that have these diagnostics."""
     failed = [gate for gate in gates if not gate.passed]
+    if not failed:
+        return "certified"
     least = min(float(np.nan_to_num(found[kind]).min()) for kind in ("ess_bulk", "ess_tail"))
-    return (
-        ("standard" if all(gate.name.endswith("ESS") for gate in failed) and least >= STANDARD_ESS else "not certified")
-        if failed
-        else "certified"
-    )
+    standard = all(gate.name.endswith("ESS") for gate in failed) and least >= STANDARD_ESS
+    return "standard" if standard else "not certified"
 
 
 def density_gates(task: Task, rows: Tensor) -> list[Gate]:

@@ -63,10 +63,8 @@ def build_predictions(
 ) -> Path:
     """Build and write the certified predictions of a registered regression; the certificate's path.
 
-    The plan ``main`` runs on every one of so many splits, the plan ``check`` on the first, for comparison.
-
-    Raises:
-        ParVIBenchError: the evidence falls short.
+    The plan ``main`` runs on every one of so many splits, the plan ``check`` on the first, for comparison;
+    ``ParVIBenchError`` where the evidence falls short.
     """
     jobs = [(task.name, "check", 0, check), *((task.name, "main", r, main) for r in range(splits))]
     workers = min(len(jobs), os.cpu_count() or 1)

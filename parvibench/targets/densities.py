@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from parvibench.core.reference import Reference
 from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Task
 
-from .starts import FITS
+from .starts import initial_points
 
 #: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
 LogDensity = Callable[[Tensor], Any]
@@ -37,6 +37,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TRIED = 4
 #: Relative difference of a score from the log density's central differences, and of two scores of one density.
 _AGREEMENT, _SAME = 1e-3, 1e-3
+T = TypeVar("T", bound="FunctionTask")
 
 
 def task(
@@ -75,25 +76,23 @@ def task(
     >>> import torch, parvibench as pb
     >>> ring = pb.task(lambda x: -8 * (x.norm() - 2) ** 2, dim=2, initial=[2.0, 0.0], name="ring")
     """
-    found = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
+    called = name or getattr(log_density, "__name__", "").replace("_", "-")
+    return function_task(
+        FunctionTask, called, dim, initial, coordinates,
+        summary=summary or f"a user-defined density, {dim} dimensions", tags=frozenset({"own"}), log_density=log_density,
+        own_score=score, batched=batched, draw=exact,
+    )  # fmt: skip
+
+
+def function_task(kind: type[T], name: str, dim: int, initial: Any, coordinates: Sequence[str], **fields: Any) -> T:
+    """A task of a function, checked; arguments and errors as of ``task``, ``fields`` are the others of the task's."""
+    label_of(name)
     if not isinstance(dim, int) or dim < 1:
-        raise InputError(f"{found}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
+        raise InputError(f"{name}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
     if coordinates and len(coordinates) != dim:
-        raise InputError(f"{found}: {len(coordinates)} coordinates are named, and dim={dim}")
-    made = FunctionTask(
-        name=found,
-        summary=summary or f"a user-defined density, {dim} dimensions",
-        dim=dim,
-        tags=frozenset({"own"}),
-        citation="",
-        metrics=METRICS,
-        log_density=log_density,
-        own_score=score,
-        batched=batched,
-        **initial_points(found, initial, dim),
-        draw=exact,
-        coordinates=tuple(coordinates),
-    )
+        raise InputError(f"{name}: {len(coordinates)} coordinates are named, and dim={dim}")
+    fields |= initial_points(name, initial, dim)
+    made = kind(name=name, dim=dim, citation="", metrics=METRICS, coordinates=tuple(coordinates), **fields)
     return checked(made)
 
 
@@ -232,37 +231,6 @@ class _ByScore(torch.autograd.Function):
         return weight[..., None] * ctx.target.score(ctx.saved_tensors[0]), None
 
 
-def initial_points(name: str, initial: Any, dim: int) -> dict[str, Any]:
-    """Fields of a task's start: a function, a mean (D,) or a fit's name; ``InputError`` for anything else."""
-    if callable(initial):
-        return {"start": initial}
-    if isinstance(initial, str):
-        if initial not in FITS:
-            raise InputError(f"{name}: initial={initial!r} is none of {', '.join(FITS)}")
-        return {"start": Around((0.0,) * dim), "begins": initial}
-    try:
-        centre = torch.zeros(dim) if initial is None else torch.as_tensor(initial)
-        centre = centre.to(torch.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
-        one_of = f"a function (n, generator) -> (n, D), {dim} numbers, or {' or '.join(FITS)}"
-        raise InputError(f"{name}: initial is {one_of}: {error}") from None
-    if centre.shape != (dim,):
-        raise InputError(f"{name}: initial has shape {tuple(centre.shape)}; it is {dim} numbers, or a function")
-    return {"start": Around(tuple(centre.tolist()))}
-
-
-@dataclass(frozen=True)
-class Around:
-    """Draws of a unit Gaussian around a centre (D,)."""
-
-    centre: tuple[float, ...]
-
-    def __call__(self, n: int, generator: Generator) -> Tensor:
-        """Draws, (n, D) float64."""
-        noise = torch.randn(n, len(self.centre), generator=generator, dtype=torch.float64)
-        return torch.tensor(self.centre, dtype=torch.float64) + noise
-
-
 def _drawn(task: FunctionTask, what: str, draw: Draw, n: int, generator: Generator) -> Tensor:
     x = torch.as_tensor(draw(n, generator))
     if x.shape != (n, task.dim):
@@ -270,20 +238,15 @@ def _drawn(task: FunctionTask, what: str, draw: Draw, n: int, generator: Generat
     return x.to(torch.float64)
 
 
-def checked(task: FunctionTask) -> FunctionTask:
-    """The task with its precision and fingerprint found, and whether it offers Hessian-vector products.
-
-    Raises:
-        InputError: what ``task`` refuses.
-    """
+def checked(task: T) -> T:
+    """The task with its precision, fingerprint and whether it offers Hessian products; errors as of ``task``."""
     with torch.inference_mode(False), torch.enable_grad():
         x = _drawn(task, "initial", task.start, _TRIED, Generator().manual_seed(0))
         if not bool(x.isfinite().all()):
             raise InputError(f"{task.name}: initial gave points that are not finite")
         density, task = _tried(task, x)
-        bad = ~density.isfinite()
-        if bool(bad.any()):
-            first = int(bad.nonzero()[0])
+        if len(bad := (~density.isfinite()).nonzero()):
+            first = int(bad[0])
             raise InputError(
                 f"{task.name}: log_density is {float(density[first]):g} at the initial point {_shown(x[first])}; it must be "
                 "finite wherever samplers start: choose `initial` in the support, and map bounded parameters to all of R"
@@ -299,29 +262,27 @@ def checked(task: FunctionTask) -> FunctionTask:
         if task.own_score is not None:
             _repeat(task, "score", x)
             _compare(task, x, score)
-        provides = {"score", "full-batch"} | ({"exact"} if task.draw is not None else set())
-        provides |= {"hvp"} if _differentiates_twice(task, x) else set()
+        provides = {"score", "full-batch"} | ({"hvp"} if _differentiates_twice(task, x) else set())
         if task.draw is not None:
             _drawn(task, "exact", task.draw, 2, Generator().manual_seed(0))
+            provides.add("exact")
         # Few digits: the last ones differ between machines.
         numbers = " ".join(f"{v:.4g}" for v in [*density.tolist(), *score.flatten().tolist()])
     return replace(task, provides=frozenset(provides), fingerprint=numbers)
 
 
-def _tried(task: FunctionTask, x: Tensor) -> tuple[Tensor, FunctionTask]:
+def _tried(task: T, x: Tensor) -> tuple[Tensor, T]:
     """The densities at points (n, D) and the task in the precision its function takes: data of one type may be part of it."""
-    found: dict[torch.dtype, Tensor] = {}
-    failed: Exception | None = None
+    found, failures = dict[torch.dtype, Tensor](), list[Exception]()
     for precision in (torch.float64, torch.float32):
         try:
             found[precision] = _values(replace(task, precision=precision), x)
         except InputError:
             raise
         except Exception as error:
-            failed = failed or error
+            failures.append(error)
     if not found:
-        assert failed is not None
-        raise InputError(f"{task.name}: {_failure(task, x, failed)}") from failed
+        raise InputError(f"{task.name}: {_failure(task, x, failures[0])}") from failures[0]
     only = next(iter(found)) if len(found) == 1 or task.own_score is not None else None
     return next(iter(found.values())), replace(task, precision=only)
 
@@ -330,8 +291,7 @@ def _values(task: FunctionTask, x: Tensor) -> Tensor:
     """Densities (n,) at points (n, D), of the right shape and kind."""
     point = x if task.batched else x[0]
     given = task.log_density(point.to(task.precision or x.dtype))
-    shape = tuple(np.shape(given)) if not isinstance(given, Tensor) else tuple(given.shape)
-    wanted = (len(x),) if task.batched else ()
+    shape, wanted = tuple(np.shape(given)), (len(x),) if task.batched else ()
     if shape != wanted:
         text = f"log_density gave shape {shape} for {'points' if task.batched else 'a point'} of shape {tuple(point.shape)}"
         hint = "" if task.batched or shape != (1,) else "; write .sum() or .squeeze()"
@@ -365,18 +325,17 @@ def _failure(task: FunctionTask, x: Tensor, error: Exception) -> str:
 
 def _scored(task: FunctionTask, x: Tensor) -> Tensor:
     """Scores at points (n, D); ``InputError`` where there are none."""
-    target = task.target([0], "cpu", x.dtype)
     try:
-        score = target.score(x[None])[0].detach()
+        score = task.target([0], "cpu", x.dtype).score(x[None])[0].detach()
     except Exception as error:
         first = str(error).strip().split("\n")[0][:200]
         if task.own_score is not None:
             raise InputError(f"{task.name}: score fails: {type(error).__name__}: {first}") from error
         raise InputError(_no_gradient(task, first)) from error
-    if not bool(score.isfinite().all()):
-        first_bad = int((~score.isfinite().all(1)).nonzero()[0])
+    if len(bad := (~score.isfinite().all(1)).nonzero()):
+        worst = int(bad[0])
         raise InputError(
-            f"{task.name}: the score is not finite at the initial point {_shown(x[first_bad])}: {_shown(score[first_bad])}"
+            f"{task.name}: the score is not finite at the initial point {_shown(x[worst])}: {_shown(score[worst])}"
         )
     return score
 

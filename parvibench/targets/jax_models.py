@@ -20,7 +20,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.target import InJax
 from parvibench.jax_programs.loading import double, double_jax, jax_library
 
-from .densities import METRICS, Draw, Fit, FunctionTarget, FunctionTask, checked, initial_points, label_of
+from .densities import Draw, Fit, FunctionTarget, FunctionTask, checked, function_task, label_of
 from .sites import Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
 
@@ -119,34 +119,18 @@ def from_jax(
     >>> ring = from_jax(lambda x: -8 * (jnp.linalg.norm(x) - 2) ** 2, dim=2, initial=[2.0, 0.0])  # doctest: +SKIP
     """
     double_jax()
-    label = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
-    if not isinstance(dim, int) or dim < 1:
-        raise InputError(f"{label}: dim is the number of coordinates, a whole number from 1 on; got {dim!r}")
-    if coordinates and len(coordinates) != dim:
-        raise InputError(f"{label}: {len(coordinates)} coordinates are named, and dim={dim}")
-    density = JaxDensity(label, log_density)
-    task = JaxTask(
-        name=label,
-        summary=summary or f"a density in JAX, {dim} dimensions",
-        dim=dim,
-        tags=frozenset({"own", "jax"}),
-        citation="",
-        metrics=METRICS,
-        log_density=density,
-        own_score=density.score,
-        batched=True,
-        **initial_points(label, initial, dim),
-        draw=exact,
-        coordinates=tuple(coordinates),
-    )
-    return checked(task)  # type: ignore[return-value]
+    called = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
+    density = JaxDensity(called, log_density)
+    return function_task(
+        JaxTask, called, dim, initial, coordinates, summary=summary or f"a density in JAX, {dim} dimensions",
+        tags=frozenset({"own", "jax"}), log_density=density, own_score=density.score, batched=True, draw=exact,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class NumpyroModel:
     """A model with its arguments."""
 
-    name: str
     model: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -201,11 +185,11 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
     double_jax("numpyro")
-    held = NumpyroModel(called := label(model, name), model, args, kwargs, _sites(called, model, args, kwargs))
+    called = label(model, name)
+    held = NumpyroModel(model, args, kwargs, _sites(called, model, args, kwargs))
     density = JaxDensity(called, held.log_density, model)
     about = fields("NumPyro", model, name, held.sites)
-    task = NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about)
-    return checked(task)  # type: ignore[return-value]
+    return checked(NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about))
 
 
 def _util() -> Any:
@@ -220,7 +204,10 @@ def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:
         key = jax.random.key(0)
         trace = handlers.trace(handlers.seed(model, key)).get_trace(*args, **kwargs)
         for site in trace.values():
-            _refuse(called, site)
+            if site["type"] == "plate":
+                refuse_subsample(called, site["name"], site["args"][1], site["args"][0])
+            if site["type"] == "sample" and not site["is_observed"]:
+                refuse_discrete(called, site["name"], site["fn"])
         found = _util().initialize_model(key, model, model_args=args, model_kwargs=kwargs, validate_grad=False)
     except InputError:
         raise
@@ -234,11 +221,3 @@ def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:
     sites = tuple(Site(name, *shape) for name, shape in shapes.items())
     require_latent(called, sites)
     return sites
-
-
-def _refuse(called: str, site: Any) -> None:
-    """``InputError`` for a site that is no coordinate of a fixed density."""
-    if site["type"] == "plate":
-        refuse_subsample(called, site["name"], site["args"][1], site["args"][0])
-    if site["type"] == "sample" and not site["is_observed"]:
-        refuse_discrete(called, site["name"], site["fn"])

@@ -127,11 +127,9 @@ def names() -> list[str]:
 def matching(pattern: str) -> tuple[list[str], dict[str, str]]:
     """Places of the posteriors of a pattern ``posteriordb:*`` that can be run, and of the others the reason why not.
 
-    Raises:
-        InputError: none can be run.
+    ``InputError`` where none can be run.
     """
-    places: list[str] = []
-    reasons: dict[str, str] = {}
+    places, reasons = list[str](), dict[str, str]()
     for place in (f"{PREFIX}{name}" for name in names() if fnmatchcase(f"{PREFIX}{name}", pattern)):
         try:
             registry.load_task(place)

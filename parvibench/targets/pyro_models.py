@@ -3,22 +3,27 @@
 Every latent site is mapped to the whole of R^k by ``biject_to`` of its support, and the density of the flat vector of
 all of them is the joint density times the Jacobians of these maps: what Pyro's own HMC samples. A model is traced with
 its latent sites fixed, which works for many points at once under ``torch.func.vmap``; Pyro's ``potential_fn`` does not.
+It runs in single or double precision, whatever the precision of its data.
 """
 
 from __future__ import annotations
 
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.func import vmap
+from torch.utils._pytree import tree_map
 
 from parvibench.core.errors import InputError
 
 from .densities import checked
-from .pyro_running import Versions, pyro_in, start, traced
-from .sites import Box, Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
+from .sites import WIDTH, Box, Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
 #: Points at which the density is compared with Pyro's own.
 _COMPARED = 5
@@ -52,13 +57,11 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
     density = PyroDensity(model, args, kwargs, _sites(called, Versions(model, args, kwargs)))
     made = PyroTask(log_density=density, **fields("Pyro", model, name, density.sites))
     try:
-        tried = checked(made)
+        made = checked(made)
     except InputError as error:
         if "inplace arithmetic" not in str(error.__cause__):
             raise
-        made = replace(made, log_density=PointByPoint(density), batched=True)
-        tried = checked(made)
-    made = replace(made, **{f: getattr(tried, f) for f in ("precision", "provides", "fingerprint")})
+        made = checked(replace(made, log_density=PointByPoint(density), batched=True))
     _compare(made, density)
     return made
 
@@ -92,7 +95,7 @@ class PyroDensity:
         for site in self.sites:
             values[site.name] = value = site.transform(free[site.name])
             jacobian = jacobian + site.transform.log_abs_det_jacobian(free[site.name], value).sum()
-        with pyro_in(x.dtype, x.device):
+        with _pyro_in(x.dtype, x.device):
             model, args, kwargs = self.versions.of(x.dtype, x.device)
             trace = poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
             total = jacobian
@@ -159,8 +162,7 @@ def _latent(called: str, versions: Versions, seed: int) -> tuple[PyroSite, ...]:
     from torch.distributions import biject_to
 
     found = []
-    nodes = traced(called, versions, seed)
-    for name, node in nodes.items():
+    for name, node in _traced(called, versions, seed).items():
         if node["type"] != "sample" or node["is_observed"]:
             continue
         distribution = node["fn"]
@@ -181,11 +183,11 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
     dtype = task.precision or torch.float64
     x = Box(task.dim)(_COMPARED, Generator().manual_seed(_SEED)).to(dtype)
     ours = task.target([0], "cpu", dtype).log_density(x[None])[0]
-    with torch.random.fork_rng(devices=[]), pyro_in(dtype):
+    with torch.random.fork_rng(devices=[]), _pyro_in(dtype):
         model, args, kwargs = density.versions.of(dtype)
         initialize: Any = util.initialize_model
         # No site is enumerated; to guess the nesting, Pyro would draw from improper laws.
-        potential = initialize(model, args, kwargs, max_plate_nesting=0, init_strategy=start)[1]
+        potential = initialize(model, args, kwargs, max_plate_nesting=0, init_strategy=_start)[1]
         theirs = torch.stack([-potential(parts(point, task.sites)).detach() for point in x])
     gap = (ours - theirs).abs().max()
     if not bool(gap <= (1e-3 if dtype is torch.float32 else 1e-6) * (1 + theirs.abs().max())):
@@ -193,3 +195,109 @@ def _compare(task: PyroTask, density: PyroDensity) -> None:
             f"{task.name}: its density differs from Pyro's own by up to {float(gap):.3g}; does the model draw random numbers "
             "outside of its sites, or depend on Python's state?"
         )
+
+
+class Versions:
+    """A model and its arguments by precision and device; a module is copied, so that its own parameters stay as they are."""
+
+    def __init__(self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.model, self.args, self.kwargs = model, args, kwargs
+        self._copies: dict[Any, Any] = {}
+
+    def of(self, dtype: torch.dtype, device: torch.device | None = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Model, arguments and keywords with floating tensors of that type, and all tensors on a device other than the CPU."""
+        if device is None or device.type == "cpu":
+            args, kwargs = tree_map(
+                lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v,
+                (self.args, self.kwargs),
+            )
+            return self._model(dtype, None), args, kwargs
+        if ("given", dtype, device) not in self._copies:  # else copied to the device at every call
+            _, *given = self.of(dtype)
+            self._copies["given", dtype, device] = tree_map(
+                lambda v: v.to(device) if isinstance(v, Tensor) else v, given
+            )
+        return self._model(dtype, device), *self._copies["given", dtype, device]
+
+    def _model(self, dtype: torch.dtype, device: torch.device | None) -> Any:
+        if not isinstance(self.model, torch.nn.Module):
+            return self.model
+        if (dtype, device) not in self._copies:
+            with _own_parameters():  # Pyro copies parameters that its store knows from there
+                module = copy.deepcopy(self.model).to(device, dtype)
+            self._copies[dtype, device] = _Alone(module.requires_grad_(False))
+        return self._copies[dtype, device]
+
+
+class _Alone:
+    """A module that is called in a parameter store of its own."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _own_parameters(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*not registered in the param store")
+            return self._module(*args, **kwargs)
+
+
+@contextmanager
+def _own_parameters() -> Iterator[None]:
+    import pyro
+
+    with pyro.get_param_store().scope():
+        yield
+
+
+@contextmanager
+def _pyro_in(dtype: torch.dtype, device: torch.device | None = None) -> Iterator[None]:
+    """Pyro without validation, which looks at values and so stops ``vmap``; new tensors are of that type, on the device."""
+    import pyro
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with pyro.validation_enabled(False), nullcontext() if device is None or device.type == "cpu" else device:
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _start(site: dict[str, Any]) -> Tensor:
+    """A value of a latent site, in the precision of the moment: from its law, of an improper one anywhere in its support."""
+    from pyro.distributions import ImproperUniform
+    from torch.distributions import biject_to
+
+    law = site["fn"]
+    base = law
+    while hasattr(base, "base_dist") and not isinstance(base, ImproperUniform):
+        base = base.base_dist
+    if isinstance(base, ImproperUniform):
+        transform: Any = biject_to(law.support)
+        value = transform(WIDTH * (2 * torch.rand(transform.inverse_shape(law.shape())) - 1))
+    else:
+        value = law.sample()
+    return value.to(torch.get_default_dtype()) if value.is_floating_point() else value
+
+
+def _traced(called: str, versions: Versions, seed: int) -> Any:
+    """The sites of one run of the model: as it is, or else in double precision throughout."""
+    import pyro
+    from pyro import poutine
+    from pyro.infer.autoguide.initialization import InitMessenger
+
+    given = versions.model, versions.args, versions.kwargs
+    fixing: Any = InitMessenger
+    failures: list[Exception] = []
+    for double in (False, True):
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), _own_parameters() if double else nullcontext():
+            pyro.set_rng_seed(seed)
+            with _pyro_in(torch.float64) if double else nullcontext():
+                model, args, kwargs = versions.of(torch.float64) if double else given
+                try:
+                    return poutine.trace(fixing(_start)(model)).get_trace(*args, **kwargs).nodes
+                except Exception as error:
+                    failures.append(error)
+    failed, *_ = failures
+    first = str(failed).split("\n")[0]
+    raise InputError(f"{called}: the model fails: {type(failed).__name__}: {first:.300}") from failed

@@ -69,11 +69,9 @@ class SiteTask(FunctionTask):
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
 
-        Raises:
-            ShapeError: a site is missing, of another shape, or outside its support.
+        ``ShapeError`` for a site that is missing, of another shape, or outside its support.
         """
-        missing = [site.name for site in self.sites if site.name not in values]
-        if missing:
+        if missing := [site.name for site in self.sites if site.name not in values]:
             raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
         given = {site.name: _double(values[site.name]) for site in self.sites}
         for site in self.sites:

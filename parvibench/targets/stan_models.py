@@ -91,11 +91,10 @@ def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **m
         model=model, sites=parameters, place=place, **(fields | more),
     )  # fmt: skip
     try:
-        tried = checked(made)
+        made = checked(made)
     except InputError as error:
         raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
-    found = {f: getattr(tried, f) for f in ("precision", "fingerprint")}
-    return replace(made, **found, provides=tried.provides | {"stan"})
+    return replace(made, provides=made.provides | {"stan"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +125,7 @@ class StanTask(FunctionTask):
         return found
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
-        """Points (n, D), float64, of values of the parameters, name -> (n, ...); others are left out.
-
-        Raises:
-            ShapeError: a parameter is missing, of another shape, or outside its support.
-        """
+        """Points (n, D), float64, of values of the parameters; errors and others as of ``SiteTask.unconstrain``."""
         parts = []
         for name, shape in self.sites:
             if name not in values:

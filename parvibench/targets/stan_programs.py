@@ -78,8 +78,7 @@ def _compiler() -> str:
 def compiled(program: Path) -> Path:
     """The library of a Stan program in the user's cache, compiled where its content has not been before.
 
-    Raises:
-        InputError: no such file; httpstan or a C++ compiler is missing; Stan's message and line on a wrong program.
+    ``InputError``: no such file; httpstan or a C++ compiler is missing; Stan's message and line on a wrong program.
     """
     import platformdirs
     from filelock import FileLock
@@ -151,14 +150,8 @@ def _run(command: Sequence[str], made: Path) -> None:
 class StanModel:
     """A compiled program with its data. Pickles as the two, and is opened again where it arrives.
 
-    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64.
-
-    Args:
-        library: as of ``compiled``.
-        data: JSON text of the program's data.
-
-    Raises:
-        InputError: Stan refuses the data; the message names the variable.
+    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64. ``library`` is as of
+    ``compiled``, ``data`` a JSON text; ``InputError`` where Stan refuses the data, with the variable's name.
     """
 
     def __init__(self, library: Path, data: str) -> None:
@@ -248,16 +241,8 @@ class StanModel:
 def _functions(library: Path) -> Any:
     """The functions of a library."""
     loaded = ctypes.CDLL(str(library))
-    c = ctypes
-    types: dict[str, Any] = {
-        "p": c.c_void_p,
-        "s": c.c_char_p,
-        "l": c.c_long,
-        "i": c.c_int,
-        "u": c.c_uint,
-        "d": c.c_double,
-        "v": None,
-    }
+    names = {"p": "c_void_p", "s": "c_char_p", "l": "c_long", "i": "c_int", "u": "c_uint", "d": "c_double"}
+    types: dict[str, Any] = {letter: getattr(ctypes, name) for letter, name in names.items()} | {"v": None}
     for known in _SIGNATURES.split():
         name, letters = known.split(":")
         function = getattr(loaded, f"parvibench_{name}")

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from parvibench.core.errors import InputError
-from parvibench.data.draws.arrays import Choice
-from parvibench.data.draws.found import Found
+from parvibench.data.draws.arrays import Choice, Found
 from parvibench.data.draws.sample_formats import FORMATS
 from parvibench.data.samples import read_draws
 

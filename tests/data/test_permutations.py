@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from parvibench.core.errors import InputError
-from parvibench.data import fetch, permutations
-from parvibench.data.permutations import load_permutation
+from parvibench.data import archives, fetch
+from parvibench.data.archives import load_permutation
 
 NAME = "sifg-boston-permutation"
 ROWS = np.random.RandomState(3).permutation(30)
@@ -42,8 +42,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     def put(content: bytes) -> Path:
         path = tmp_path / "permutation.pt"
         path.write_bytes(content)
-        monkeypatch.setattr(permutations, "fetch", lambda _: path)
-        monkeypatch.setattr(permutations, "registry", lambda: {NAME: entry})
+        monkeypatch.setattr(archives, "fetch", lambda _: path)
+        monkeypatch.setattr(archives, "registry", lambda: {NAME: entry})
         return path
 
     yield put

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from parvibench.core.errors import DataMissingError, InputError
-from parvibench.data import fetch, recordings
-from parvibench.data.recordings import load_channels
+from parvibench.data import archives, fetch
+from parvibench.data.archives import load_channels
 
 VALUES = np.random.RandomState(0).standard_normal((6, 40))
 Place = Callable[[bytes | None], Path]
@@ -67,7 +67,7 @@ def test_other_files_are_refused_by_name(meg: Place, content: bytes, message: st
 def test_an_archive_that_unpacks_without_end_is_refused(meg: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A megabyte of zeros from a kilobyte, against a limit of 1000 bytes."""
     meg(archive(bytes(2**20)))
-    monkeypatch.setattr(recordings, "MAX_BYTES", 1000)
+    monkeypatch.setattr(archives, "RECORDING_BYTES", 1000)
     with pytest.raises(InputError, match="more than 1000 bytes"):
         load_channels("meg-art", 5)
 

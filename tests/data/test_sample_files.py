@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from parvibench.core.errors import InputError
-from parvibench.data.samples import read_samples
+from parvibench.data.samples import read_draws
 
 X = np.random.default_rng(0).normal(size=(40, 2))
 ROWS = "".join(f"{float(a)!r},{float(b)!r}\n" for a, b in X)
@@ -106,14 +106,14 @@ def place(tmp_path: Path) -> Callable[[str, bytes], Path]:
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("kind", GOOD)
 def test_what_is_meant_is_read(kind: str, place: Callable[[str, bytes], Path]) -> None:
-    assert np.array_equal(read_samples(place(*GOOD[kind])), X)
+    assert np.array_equal(read_draws([place(*GOOD[kind])]).values, X)
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_what_could_be_misread_is_refused(kind: str, place: Callable[[str, bytes], Path]) -> None:
     ending, content, told = BAD[kind]
     with pytest.raises(InputError, match=re.escape(told)) as refused:
-        read_samples(place(ending, content))
+        read_draws([place(ending, content)])
     assert "\n" not in str(refused.value)
 
 
@@ -124,7 +124,7 @@ def test_a_flipped_bit_of_an_archive_is_found(place: Callable[[str, bytes], Path
     content = bytearray(buffer.getvalue())
     content[content.index(X.tobytes()) + 100] ^= 1
     with pytest.raises(InputError, match="CRC"):
-        read_samples(place(".npz", bytes(content)))
+        read_draws([place(".npz", bytes(content))])
 
 
 @pytest.mark.parametrize("claim", ["honest", "lying"])
@@ -139,11 +139,11 @@ def test_a_bomb_is_not_unpacked(claim: str, place: Callable[[str, bytes], Path])
         for _ in range(8):
             file.write(bytes(2**22 if claim == "lying" else 2**10))
     with pytest.raises(InputError, match="claims"):
-        read_samples(place(".npz", buffer.getvalue()))
+        read_draws([place(".npz", buffer.getvalue())])
 
 
 def test_a_module_in_the_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "numpy.py").write_text("raise SystemExit('run')")
     np.save(tmp_path / "x.npy", X)
     monkeypatch.chdir(tmp_path)
-    assert np.array_equal(read_samples(Path("x.npy")), X)
+    assert np.array_equal(read_draws([Path("x.npy")]).values, X)

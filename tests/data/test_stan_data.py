@@ -2,25 +2,26 @@
 
 import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from parvibench.core.errors import InputError
-from parvibench.data import stan_data
+from parvibench.data import archives
 
 
-def load(content: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> stan_data.Variables:
+def load(content: bytes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, np.ndarray]:
     """What the loader makes of a JSON file in an archive."""
     path = folder / "data.zip"
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("data.json", content)
     path.write_bytes(buffer.getvalue())
-    monkeypatch.setattr(stan_data, "fetch", lambda name: path)
-    stan_data.load_stan_data.cache_clear()
-    return stan_data.load_stan_data("any")
+    monkeypatch.setattr(archives, "fetch", lambda name: path)
+    archives.load_stan_data.cache_clear()
+    return archives.load_stan_data("any")
 
 
 def test_numbers_and_arrays_keep_their_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,4 +43,4 @@ def test_what_holds_no_numbers_is_refused(content: bytes, tmp_path: Path, monkey
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="unpacks to more"):
-        load(b" " * (stan_data._MOST_BYTES + 1), tmp_path, monkeypatch)
+        load(b" " * (archives.STAN_BYTES + 1), tmp_path, monkeypatch)

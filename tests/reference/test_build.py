@@ -25,8 +25,7 @@ from parvibench.metrics import floors
 from parvibench.reference import build as builder
 from parvibench.reference import long_run
 from parvibench.reference.checks import verify
-from parvibench.reference.long_run import Plan, require_convergence
-from parvibench.reference.whitening import Whitened
+from parvibench.reference.long_run import Plan, Whitened, require_convergence
 
 SHIPPED = ("banana", "blr-breast-cancer", "correlated-2d", "gmm5-2d", "multimodal", "x-shaped")
 MEAN = torch.tensor([3.0, -2.0], dtype=torch.float64)

@@ -15,8 +15,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.registry import has_reference, load_task
 from parvibench.reference.build import default_folder
-from parvibench.reference.checks import verify
-from parvibench.reference.shared_checks import largest_z, z_limit
+from parvibench.reference.checks import largest_z, verify, z_limit
 
 SHIPPED = [name for name in registry.tasks() if has_reference(name)]
 

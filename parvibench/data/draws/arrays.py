@@ -1,9 +1,9 @@
-"""Arrays of real numbers in NumPy's file format, from untrusted sources; and the choice of columns."""
+"""What a file of samples holds and what is taken of it; arrays of real numbers in NumPy's file format."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,36 @@ from .naming import listed, parse
 
 #: Of dtypes: floating, signed and unsigned integers; neither booleans, complex numbers, dates nor text.
 REAL = "fiu"
+#: Numbers in one file; as float64 they take 256 MiB.
+MAX_NUMBERS = 2**25
+
+
+class Found(NamedTuple):
+    """What a file, or an object of a program, holds."""
+
+    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d)
+    names: Sequence[str] = ()  #: of the d columns, or none
+    said: Sequence[str] = ()  #: how it was read, where that is not obvious
+    places: Sequence[str] = ()  #: the names with numbers in place of labels, where they differ
+
+
+def refuse_many(numbers: int) -> None:
+    """``ValueError`` for more numbers than a file may hold."""
+    if numbers > MAX_NUMBERS:
+        raise ValueError(f"holds {numbers} numbers, more than {MAX_NUMBERS}; thin them")
+
+
+def refuse_repeats(names: Sequence[str]) -> None:
+    """``ValueError`` for two columns of one name."""
+    repeated = sorted({n for n in names if names.count(n) > 1})
+    if repeated:
+        raise ValueError(f"two columns named {repeated[0][:40]!r}")
 
 
 def read_array(file: IO[bytes], held: int) -> NDArray[Any]:
-    """An array of real numbers; the header's claims are checked before memory is given out for them.
+    """An array of real numbers of ``held`` bytes; the header's claims are checked before memory is given out for them.
 
-    Args:
-        file: at the beginning of the array.
-        held: bytes up to its end.
-
-    Raises:
-        ValueError: another format, anything but real numbers, or more or fewer bytes than the header claims.
+    ``ValueError`` for another format, anything but real numbers, or more or fewer bytes than the header claims.
     """
     began = file.tell()
     version = np.lib.format.read_magic(file)

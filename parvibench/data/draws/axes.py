@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import Choice, Found, choose
+
 #: Names of dimensions, in small letters and without points; of several, the first counts.
 CHAIN = ("chain", "chains")
 DRAW = ("draw", "draws", "iteration", "iterations", "iter", "sample", "samples")
@@ -27,25 +29,12 @@ class Variable:
     labels: Mapping[str, Any] = field(default_factory=dict)  #: of dimensions, where they have any
 
 
-@dataclass(frozen=True)
-class Arranged:
-    """Draws as one array."""
-
-    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d)
-    names: list[str]  #: of the d columns; none of a plain array
-    places: list[str]  #: the same, with numbers in place of labels
-    said: str  #: how the dimensions were read
-
-
-def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
-    """Variables side by side, their components as columns; a plain array is the only one, without a name.
-
-    Args:
-        variables: with or without names of dimensions, all alike.
-        axes: names of the leading dimensions, as ``draw,chain,dim``, in place of their own.
+def arrange(variables: Mapping[str, Variable], choice: Choice) -> Found:
+    """Variables side by side, the chosen ones of their components as columns; a plain array is the only one, without a name.
 
     Raises:
-        ValueError: no variables, lengths that differ, no dimension of draws, or a shape with two readings.
+        ValueError: no variables, lengths that differ, no dimension of draws, a shape with two readings, or what is chosen
+            is not there.
     """
     if not variables:
         raise ValueError("no variables")
@@ -53,8 +42,8 @@ def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
         whose = f"{empty[0][:40]!r}" if empty[0] else "an array"
         raise ValueError(f"{whose} of shape {variables[empty[0]].values.shape} holds no draws")
     said = ""
-    if axes:
-        variables = {name: Variable(v.values, _stated(axes, name, v.values.shape)) for name, v in variables.items()}
+    if choice.axes:
+        variables = {k: Variable(v.values, _stated(choice.axes, k, v.values.shape)) for k, v in variables.items()}
     elif not all(v.dims for v in variables.values()):
         lead, said = _by_place({name: v.values.shape for name, v in variables.items()})
         dims = ("chain", "draw")[2 - lead :]
@@ -75,8 +64,14 @@ def arrange(variables: Mapping[str, Variable], axes: str = "") -> Arranged:
     if len(set(leads.values())) > 1:
         shown = ", ".join(f"{name:.40} {variables[name].values.shape}" for name in list(leads)[:6])
         raise ValueError(f"variables of different lengths: {shown}")
-    named = list(variables) != [""] or any(names)
-    return Arranged(np.concatenate(parts, axis=-1), names if named else [], places if named else [], said)
+    values = np.concatenate(parts, axis=-1)
+    if list(variables) == [""] and not any(names):
+        names, places = [], []
+    if choice.any:
+        kept = choose(names or [str(i + 1) for i in range(values.shape[-1])], choice)
+        values = values[..., kept]
+        names, places = ([n[i] for i in kept] if n else [] for n in (names, places))
+    return Found(values, names, [said] if said else [], places)
 
 
 def _component(name: str, index: Sequence[Any]) -> str:

@@ -12,8 +12,8 @@ from parvibench.core.errors import ShapeError
 from parvibench.core.task import Task
 from parvibench.data.samples import Draws
 
-from .arrays import REAL, Choice, choose
-from .axes import DRAW, Arranged, Variable, arrange
+from .arrays import REAL, Choice, Found, refuse_repeats
+from .axes import DRAW, Variable, arrange
 from .naming import Key, listed, match, parse
 from .tables import arranged, in_chains, wanted
 
@@ -30,56 +30,47 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
     if isinstance(samples, Draws):
         return samples
     try:
-        values, names, said, places = _read(samples, choice)
+        found = _read(samples, choice)
     except ValueError as error:
         raise ShapeError(str(error)) from None
-    return Draws(values, tuple(names), tuple(filter(None, said)), tuple(places), bool(choice.columns))
+    return Draws(found.values, tuple(found.names), tuple(found.said), tuple(found.places), bool(choice.columns))
 
 
-def _read(samples: Any, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
+def _read(samples: Any, choice: Choice) -> Found:
     posterior = getattr(samples, "posterior", None)
     data = posterior if hasattr(posterior, "data_vars") else samples
     if hasattr(data, "data_vars"):
         return _of_variables(data, choice)
     if hasattr(data, "dims") and hasattr(data, "coords"):  # a DataArray
-        return _chosen(arrange({str(getattr(data, "name", "") or ""): _variable("samples", data)}, choice.axes), choice)
+        return arrange({str(getattr(data, "name", "") or ""): _variable("samples", data)}, choice)
     if isinstance(data, Mapping):
-        return _chosen(arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items()}, choice.axes), choice)
+        return arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items()}, choice)
     columns = _table_of(data)
     if columns is not None:
         kept, counts = wanted(list(columns), choice)
         read = {name: _real(columns[name], name) for name in dict.fromkeys([*kept, *counts])}
-        return *arranged(read, kept, counts, choice), ()
-    return _chosen(arrange({"": Variable(_real(data))}, choice.axes), choice)
+        return arranged(read, kept, counts, choice)
+    return arrange({"": Variable(_real(data))}, choice)
 
 
-def _of_variables(data: Any, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
+def _of_variables(data: Any, choice: Choice) -> Found:
     """An xarray data set, such as the posterior of an InferenceData."""
     variables = {
         str(k): _variable(str(k), v) for k, v in data.data_vars.items() if not choice.variables or k in choice.variables
     }
-    values, names, said, places = _chosen(arrange(variables, choice.axes), choice)
-    stacked = getattr(data, "coords", {}).get("chain")
-    if values.ndim == 2 and stacked is not None and tuple(getattr(stacked, "dims", ()))[:1] in [(d,) for d in DRAW]:
-        values = in_chains(
-            values, np.asarray(stacked.values), "chain"
-        )  # of chains and draws stacked into one dimension
-    return values, names, said, places
+    found = arrange(variables, choice)
+    numbers = getattr(data, "coords", {}).get("chain")  # of chains and draws stacked into one dimension
+    if found.values.ndim == 3 or numbers is None:
+        return found
+    if tuple(getattr(numbers, "dims", ()))[:1] in [(d,) for d in DRAW]:
+        return found._replace(values=in_chains(found.values, np.asarray(numbers.values), "chain"))
+    return found
 
 
 def _variable(name: str, array: Any) -> Variable:
     dims, coords = getattr(array, "dims", ()), dict(getattr(array, "coords", {}))
     labels = {str(d): np.asarray(getattr(coords[d], "values", coords[d])) for d in dims if d in coords}
     return Variable(_real(array.values, name), [str(d) for d in dims], labels)
-
-
-def _chosen(found: Arranged, choice: Choice) -> tuple[NDArray[np.float64], Sequence[str], Sequence[str], Sequence[str]]:
-    values, names, places = found.values, found.names, found.places
-    if choice.any:
-        kept = choose(names or [str(i + 1) for i in range(values.shape[-1])], choice)
-        values = values[..., kept]
-        names, places = ([n[i] for i in kept] if n else [] for n in (names, places))
-    return values, names, [found.said], places
 
 
 def _table_of(data: Any) -> dict[str, Any] | None:
@@ -93,20 +84,16 @@ def _table_of(data: Any) -> dict[str, Any] | None:
     if names is None or isinstance(names, np.ndarray):
         return None
     names = list(names)
-    if all(isinstance(name, int) for name in names):  # no names, but pandas' numbers
-        return None if names == list(range(len(names))) and not _index_of(data) else _columns(data, names)
-    return _columns(data, names)
+    numbered = names == list(range(len(names))) and all(isinstance(name, int) for name in names)  # by pandas
+    return None if numbered and not _index_of(data) else _columns(data, names)
 
 
 def _columns(data: Any, names: Sequence[Any]) -> dict[str, Any]:
     shown = [str(name) for name in names]
-    if repeated := sorted({n for n in shown if shown.count(n) > 1}):
-        raise ValueError(f"two columns named {repeated[0][:40]!r}")
-    by_place = hasattr(data, "iloc")
-    read = {
-        n: data.iloc[:, i] if by_place else data[name] for i, (n, name) in enumerate(zip(shown, names, strict=True))
-    }
-    return _index_of(data) | read
+    refuse_repeats(shown)
+    if hasattr(data, "iloc"):
+        return _index_of(data) | {name: data.iloc[:, i] for i, name in enumerate(shown)}
+    return _index_of(data) | {str(name): data[name] for name in names}
 
 
 def _index_of(data: Any) -> dict[str, Any]:
@@ -142,19 +129,14 @@ def _real(values: Any, name: str = "") -> NDArray[np.float64]:
 
 
 def against(draws: Draws, given: Draws) -> Draws:
-    """Samples in the order of the reference's columns.
-
-    Raises:
-        ShapeError: names that do not match, or another number of columns.
-    """
+    """Samples in the order of the reference's columns; ``ShapeError`` where names do not match."""
     return _matched(draws, given.names, "the reference", given.values.shape[-1])
 
 
 def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
     """Draws in the order of a task's coordinates, by name; those named after the sites of a Pyro model as its points.
 
-    Raises:
-        ShapeError: names that do not match, both lists shown.
+    ``ShapeError`` for names that do not match, with both lists.
     """
     sites = getattr(task, "sites", ())
     names = draws.places or draws.names

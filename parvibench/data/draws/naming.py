@@ -35,8 +35,7 @@ class Match:
 def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: int) -> Match:
     """Match the names of ``count`` columns of ``of`` (the samples) to those of ``to`` (the reference).
 
-    Raises:
-        ValueError: both have names, and some that are wanted are missing; both lists are shown.
+    ``ValueError``, with both lists, where both have names and some that are wanted are missing.
     """
     if weights := [name for name in found if WEIGHT.fullmatch(name) and name not in wanted]:
         raise ValueError(f"{of} have weights ({listed(weights)}): resample the draws by them, or choose with --columns")
@@ -51,7 +50,11 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
     for keys, targets, moved in _styles(found, wanted):
         if len(set(keys)) == len(keys) and set(targets) <= set(keys):
             return Match(order := [keys.index(t) for t in targets], _said(found, wanted, order, of, to, moved))
-    raise ValueError(_refusal(found, wanted, of, to))
+    keys = [parse(name) for name in found]
+    if twice := [name for name, key in zip(found, keys, strict=True) if keys.count(key) > 1]:
+        raise ValueError(f"{of}: two columns of one name: {listed(twice)}")
+    told = f"the names of columns do not match: {_lists(found, wanted, of, to)}"
+    raise ValueError(f"{told}; rename them, or choose with --columns, in that order")
 
 
 def are_defaults(names: Sequence[str]) -> bool:
@@ -152,14 +155,6 @@ def _said(found: Sequence[str], wanted: Sequence[str], order: Sequence[int], of:
     if rest:
         said.append(f"left out: {listed(rest)}")
     return "; ".join(said)
-
-
-def _refusal(found: Sequence[str], wanted: Sequence[str], of: str, to: str) -> str:
-    keys = [parse(name) for name in found]
-    twice = [found[i] for i, key in enumerate(keys) if keys.count(key) > 1]
-    if twice:
-        return f"{of}: two columns of one name: {listed(twice)}"
-    return f"the names of columns do not match: {_lists(found, wanted, of, to)}; rename them, or choose with --columns, in that order"
 
 
 def _lists(found: Sequence[str], wanted: Sequence[str], of: str, to: str) -> str:

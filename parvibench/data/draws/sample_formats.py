@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import install_hint
 
-from .arrays import REAL, Choice, choose, read_array
+from .arrays import REAL, Choice, Found, read_array, refuse_many
 from .axes import Variable, arrange
-from .found import Found, refuse_many
 from .naming import WEIGHT, listed
 from .table_files import read_csv, read_parquet
 from .tables import arranged, offered, wanted
@@ -44,18 +43,7 @@ Reader = Callable[[Path, Choice], Found]
 
 def _npy(path: Path, choice: Choice) -> Found:
     with path.open("rb") as file:
-        return _columns_of(read_array(file, path.stat().st_size), choice)
-
-
-def _columns_of(array: NDArray[Any], choice: Choice) -> Found:
-    """A plain array; of its columns the chosen ones, by their numbers from 1 on."""
-    if array.dtype.kind not in REAL:
-        raise ValueError(f"holds {array.dtype}, not real numbers")
-    found = arrange({"": Variable(array)}, choice.axes)
-    values = found.values
-    if choice.any:
-        values = values[..., choose([str(i + 1) for i in range(values.shape[-1])], choice)]
-    return Found(values, said=[found.said] if found.said else [])
+        return arrange({"": Variable(read_array(file, path.stat().st_size))}, choice)
 
 
 def _npz(path: Path, choice: Choice) -> Found:
@@ -79,24 +67,19 @@ def _npz(path: Path, choice: Choice) -> Found:
             if (weights := read(name)).ndim == 1 and len(np.unique(weights)) > 1:
                 raise ValueError(f"draws with weights ({name:.40}): resample them by their weights")
         if len(names) > 1 and all(map(_OF_CHAIN.fullmatch, names)):
-            return _columns_of(np.stack([read(name) for name in names]), choice)
-        return _columns_of(read("arr_0" if names == ["arr_0"] else "samples"), choice)
+            return arrange({"": Variable(np.stack([read(name) for name in names]))}, choice)
+        return arrange({"": Variable(read("arr_0" if names == ["arr_0"] else "samples"))}, choice)
 
 
 def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
-    for name, variable in variables.items():
-        if variable.values.dtype.kind not in REAL:
-            raise ValueError(f"{name[:40]!r} holds {variable.values.dtype}, not real numbers")
     refuse_many(sum(variable.values.size for variable in variables.values()))
-    found = arrange(variables, choice.axes)
-    kept = choose(found.names, choice)
-    names, places = ([own[i] for i in kept] for own in (found.names, found.places))
-    values, said = found.values[..., kept], [found.said] if found.said else []
-    if values.ndim == 2 and offered(names)[1]:  # chains and draws were stacked into one dimension
-        of_name = dict(zip(names, places, strict=True))
-        values, names, more = arranged(dict(zip(names, values.T, strict=True)), *wanted(names, choice), choice)
-        said, places = said + more, [of_name[name] for name in names]
-    return Found(values, names, said, places)
+    found = arrange(variables, choice)
+    if found.values.ndim == 3 or not offered(found.names)[1]:
+        return found
+    # Chains and draws were stacked into one dimension.
+    columns, place_of = (dict(zip(found.names, own, strict=True)) for own in (found.values.T, found.places))
+    table = arranged(columns, *wanted(found.names, choice), choice)
+    return table._replace(said=[*found.said, *table.said], places=[place_of[name] for name in table.names])
 
 
 def _torch(path: Path, choice: Choice) -> Found:
@@ -105,10 +88,10 @@ def _torch(path: Path, choice: Choice) -> Found:
 
     found = torch.load(path, map_location="cpu", weights_only=True)
     if isinstance(found, torch.Tensor):
-        return _columns_of(_plain(found), choice)
+        return arrange({"": Variable(_real(_plain(found)))}, choice)
     if not isinstance(found, dict) or not all(isinstance(v, torch.Tensor) for v in found.values()):
         raise ValueError(f"holds a {type(found).__name__}, not a tensor or a dictionary of tensors")
-    return _joined({str(k): Variable(_plain(v)) for k, v in found.items()}, choice)
+    return _joined({str(k): Variable(_real(_plain(v), str(k))) for k, v in found.items()}, choice)
 
 
 def _plain(tensor: Any) -> NDArray[Any]:
@@ -137,9 +120,7 @@ def _netcdf(path: Path, choice: Choice) -> Found:
                 raise ValueError(f"the numbers of {name[:40]!r} lie in other files")
             items[name] = item
         scales = {name for name, item in items.items() if item.attrs.get("CLASS") == b"DIMENSION_SCALE"}
-        dims = {
-            name: [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims] for name, item in items.items()
-        }
+        dims = {n: [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims] for n, item in items.items()}
         return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
 
 
@@ -147,7 +128,7 @@ def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[st
     """Arrays with names of their dimensions, whose labels are among ``items``; without names as (chain, draw, ...)."""
     variables = {}
     for name, (item, dims) in found.items():
-        if _is_wanted(name, choice):
+        if not choice.variables or name in choice.variables:
             refuse_many(item.size)
             if not all(dims) and item.ndim < 2:
                 raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
@@ -155,7 +136,7 @@ def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[st
             labels = {
                 d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS
             }
-            variables[name] = Variable(_numbers(name, item), dims, labels)
+            variables[name] = Variable(_real(item, name), dims, labels)
     return _joined(variables, choice)
 
 
@@ -183,13 +164,11 @@ def _needed(package: str) -> Any:
         raise ValueError(f"it takes {package}; {install_hint('arviz')}") from None
 
 
-def _is_wanted(name: str, choice: Choice) -> bool:
-    return not choice.variables or name in choice.variables
-
-
-def _numbers(name: str, item: Any) -> NDArray[Any]:
+def _real(item: Any, name: str | None = None) -> NDArray[Any]:
+    """All numbers of an array, in memory or in a file; those of a variable with its name."""
     if item.dtype.kind not in REAL:
-        raise ValueError(f"{name[:40]!r} holds {item.dtype}, not real numbers")
+        whose = "" if name is None else f"{name[:40]!r} "
+        raise ValueError(f"{whose}holds {item.dtype}, not real numbers")
     return np.asarray(item[...])
 
 
@@ -201,27 +180,24 @@ FORMATS: dict[str, Reader] = {
 
 def main(path: Path, choice: str = "{}") -> int:
     """Read a file and write what it holds to standard output; the exit code."""
-    _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
+    if sys.platform != "win32":
+        _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
     try:
-        array, names, said, places = FORMATS[path.suffix.lower()](path, Choice(**json.loads(choice)))
-        refuse_many(array.size)
-        if array.dtype.kind not in REAL:
-            raise ValueError(f"holds {array.dtype}, not real numbers")
-        numbers = np.ascontiguousarray(array, dtype=np.float64)
+        found = FORMATS[path.suffix.lower()](path, Choice(**json.loads(choice)))
+        refuse_many(found.values.size)
+        numbers = np.ascontiguousarray(found.values, dtype=np.float64)
     except Exception as error:  # whatever a parser makes of bytes that anybody may have written
         reason = (str(error) or type(error).__name__).split("\n")[0]
         reason = "more memory than a file may take" if isinstance(error, MemoryError) else reason
         sys.stderr.buffer.write(reason[:300].encode(errors="replace"))
         return REFUSED
-    told = {"shape": numbers.shape, "names": list(names), "read": list(said), "places": list(places)}
+    told = {"shape": numbers.shape, "names": found.names, "read": found.said, "places": found.places}
     sys.stdout.buffer.write(json.dumps(told).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
 
 
 def _limit(memory: int) -> None:
-    if sys.platform == "win32":
-        return
     import resource
 
     with contextlib.suppress(ValueError, OSError):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Choice, choose
+from .arrays import Choice, Found, choose
 from .naming import listed
 
 #: Names of columns that may number chains or draws, in small letters; whether they do, their values decide.
@@ -36,23 +36,17 @@ def wanted(names: Sequence[str], choice: Choice) -> tuple[list[str], list[str]]:
     return [known[i] for i in choose(known, choice)], counts
 
 
-def arranged(
-    columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: Sequence[str], choice: Choice
-) -> tuple[NDArray[np.float64], list[str], list[str]]:
-    """Draws (n, d) or (chains, draws, d), the names of the d columns, and what is said of columns that number draws.
+def arranged(columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: Sequence[str], choice: Choice) -> Found:
+    """Draws of the columns ``kept`` that are coordinates, in the chains and the order that those of ``counts`` tell.
 
-    Args:
-        columns: all that are named in the two lists that follow.
-        kept: that may be coordinates.
-        counts: that may number draws.
-        choice: what was chosen is a coordinate, whatever its name.
+    What was chosen is a coordinate, whatever its name.
     """
     open_to = [c for c in counts if not (choice.any and c in kept)]
     chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
     order = [
         n for n in open_to if n.lower() in (*_DRAW, *_ROW) and _numbers_draws(columns[n], columns.get(chain), n.lower())
     ]
-    used = [*([chain] if chain else []), *order]
+    used = [chain, *order] if chain else order
     long = [n for n in open_to if n not in used and n.lower() in _DRAW and _repeats(columns[n], columns.get(chain))]
     if long:
         raise ValueError(
@@ -67,10 +61,10 @@ def arranged(
         raise ValueError(f"no column of draws; it has {listed(list(columns))}")
     values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
     said = [f"columns that number draws left out: {listed(used)}"] if used else []
-    if not chain:
-        return values, names, said
-    by = next((np.asarray(columns[n]) for n in order), None)
-    return in_chains(values, np.asarray(columns[chain]), chain, by), names, said
+    if chain:
+        by = next((np.asarray(columns[n]) for n in order), None)
+        values = in_chains(values, np.asarray(columns[chain]), chain, by)
+    return Found(values, names, said)
 
 
 def in_chains(
@@ -78,8 +72,7 @@ def in_chains(
 ) -> NDArray[np.float64]:
     """Rows (n, d) as (chains, draws, d), each chain in its own order, or ``by`` numbers of draws.
 
-    Raises:
-        ValueError: chains of different lengths.
+    ``ValueError`` for chains of different lengths.
     """
     if by is not None:
         order = np.argsort(by, kind="stable")

@@ -23,8 +23,8 @@ from parvibench.kernels import gram, heat, named
 from parvibench.metrics import evaluate, floors, mmd, modes, pairwise, power, predictive, stein
 from parvibench.nn import lbfgs, optim
 from parvibench.nn.mlp import MLP
-from parvibench.reference import build, long_run, own_gates, predictive_run, shared_checks
-from parvibench.reference.whitening import Whitened
+from parvibench.reference import build, checks, long_run, own_gates, predictive_run
+from parvibench.reference.long_run import Whitened
 
 from .metric_traces import Bowl, everything, numbers
 from .noise import normal_numbers
@@ -276,7 +276,7 @@ def _gates() -> list[Any]:
 
 def _skew_checks() -> list[Any]:
     terms = numbers(255, 90, 6).exp() - math.exp(0.5)
-    return [shared_checks.largest_z("skew", terms), shared_checks.largest_z("plain", numbers(256, 90, 6) + 0.3)]
+    return [checks.largest_z("skew", terms), checks.largest_z("plain", numbers(256, 90, 6) + 0.3)]
 
 
 def _sources() -> list[Any]:
@@ -312,8 +312,8 @@ _REFERENCES: dict[str, Callable[[], Any]] = {
     "long_run.correlations": lambda: long_run.correlations(_chains(253)),
     "long_run plans": lambda: [long_run.PILOT, long_run.MAIN, long_run.CHECK, long_run.BIASED, long_run.FROM_START],
     "shared_checks.largest_z": _skew_checks,
-    "shared_checks.z_limit": lambda: [shared_checks.z_limit(n, draws) for n in (1, 40) for draws in (None, 30)],
-    "shared_checks.stein_checks": lambda: shared_checks.stein_checks(numbers(258, 90, 4), -numbers(258, 90, 4) + 0.2),
+    "shared_checks.z_limit": lambda: [checks.z_limit(n, draws) for n in (1, 40) for draws in (None, 30)],
+    "shared_checks.stein_checks": lambda: checks.stein_checks(numbers(258, 90, 4), -numbers(258, 90, 4) + 0.2),
     "predictive_run.predictive_floors": _predictive_floors,
     "build": _sources,
     "own_gates": _gates,

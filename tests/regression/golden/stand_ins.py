@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from parvibench.data import fetch, loaders, permutations, recordings
+from parvibench.data import archives, fetch, loaders
 
 from .noise import normal_numbers, uniform_numbers
 
@@ -39,7 +39,7 @@ def generated_data() -> Iterator[None]:
             return path
 
         with ExitStack() as patches:
-            for module in (loaders, recordings, permutations):
+            for module in (loaders, archives):
                 patches.enter_context(mock.patch.multiple(module, fetch=place, registry=lambda: entries))
             forget()
             patches.callback(forget)
