@@ -57,8 +57,8 @@ def named(labels: Iterable[str], most: int) -> str:
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV; text that a spreadsheet would run as a formula begins with an apostrophe, as it takes text."""
-    table.map(_plain_cell).rename(columns=_plain_cell).to_csv(path, index=False)
+    """Write a table as CSV, numbers to seven digits; text that a spreadsheet would run as a formula begins with an apostrophe."""
+    table.map(_plain_cell).rename(columns=_plain_cell).to_csv(path, index=False, float_format="%.7g")
 
 
 def _plain_cell(value: object) -> object:

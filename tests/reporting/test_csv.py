@@ -16,7 +16,7 @@ def test_a_formula_becomes_text(label: str, tmp_path: Path) -> None:
         head, *rows = csv.reader(file)
     text = "'" + label.replace("\t", " ").replace("\r", " ")
     assert head == ["label", text]
-    assert rows == [[text, "1.5"], ["svgd", "-2.0"]]
+    assert rows == [[text, "1.5"], ["svgd", "-2"]]
 
 
 def test_other_values_stay(tmp_path: Path) -> None:

@@ -77,11 +77,11 @@ def test_the_leaderboard_equals_an_independent_computation(results, out):
     assert set(zip(board["task"], board["label"], strict=True)) == {(c.task, c.label) for c in results.cells}
     for _, row in board[board["status"] == "ok"].iterrows():
         medians = expected[row["task"], row["label"]]
-        assert row["median"] == pytest.approx(medians[row["metric"]], rel=1e-12)
+        assert row["median"] == pytest.approx(medians[row["metric"]], rel=1e-6)
         assert row["metric"] == ("sliced_w2" if row["task"] == "banana" else "oddity")
         if row["task"] == "banana":
-            assert row["floor_ratio"] == pytest.approx(medians["sliced_w2"] / 0.05, rel=1e-12)
-            assert row["ksd"] == pytest.approx(medians["ksd"], rel=1e-12)
+            assert row["floor_ratio"] == pytest.approx(medians["sliced_w2"] / 0.05, rel=1e-6)
+            assert row["ksd"] == pytest.approx(medians["ksd"], rel=1e-6)
         else:
             assert math.isnan(row["floor_ratio"])
 

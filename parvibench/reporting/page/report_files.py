@@ -34,7 +34,7 @@ from .text_tables import to_markdown
 def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = None, *, compact: bool = False) -> Path:
     """Write the page, and for machines the leaderboard, all values, and the data of every figure; the path of the page.
 
-    ``index.html``, ``leaderboard.md``, ``leaderboard.csv``; ``results.parquet`` with one row per task, label, metric
+    ``index.html``, ``leaderboard.md``, ``leaderboard.csv`` (seven digits); ``results.parquet`` with one row per task, label, metric
     and replicate (see ``values``); ``results.json``, the document of ``run --json``, after ``results.schema.json``;
     ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours,
     where there are any. ``board`` is that of ``leaderboard.table``, if already made. ``compact``, for publication: without
