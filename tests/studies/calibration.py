@@ -103,7 +103,7 @@ def draw_power(power: pd.DataFrame, file: Path) -> None:
     rows = power[power["n"] == N].assign(share=lambda d: d["found"] / d["trials"])
     dims = sorted(rows["dim"].unique())
     order = list(dict.fromkeys(rows["metric"]))
-    with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none"}):
+    with mpl.rc_context({"svg.hashsalt": "parvibench", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
         size = (3 + 3.4 * len(dims), 1.6 + 0.28 * len(order))
         figure, axes = plt.subplots(1, len(dims), figsize=size, sharey=True, layout="constrained", squeeze=False)
         for axis, dim in zip(axes[0], dims, strict=True):
