@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.api import check as api
@@ -199,7 +198,7 @@ def _print_comparison(found: comparing.Comparison) -> None:
     table = new_table("differs", "first", "second", "in")
     for row in found.conditions.to_dict("records"):
         where = f"{row['cells']} of {row['shared']} cells, such as {row['example']}" if row["cells"] else "the run"
-        table.add_row(*map(escape, (row["what"], row["first"][:40], row["second"][:40], where)))
+        table.add_row(row["what"], row["first"][:40], row["second"][:40], where)
     if table.rows:
         out_console.print(table)
     else:
@@ -210,7 +209,7 @@ def _print_comparison(found: comparing.Comparison) -> None:
         shown = row["note"] if math.isnan(row["change"]) else change
         numbers = [number(row[k]) for k in ("a", "b")]
         words = (row["task"], row["label"], row["unit"], *numbers, shown, number(row["p_value"]), row["verdict"])
-        table.add_row(*map(escape, words))
+        table.add_row(*words)
     out_console.print(table)
     summary = ", ".join(f"{n} {verdict}" for verdict, n in found.cells["verdict"].value_counts().items())
     tested = found.cells[found.cells["n"] > 0]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 from typer import Argument, Option
 
 from parvibench.api import listing
@@ -115,7 +114,7 @@ def _print_against(board: pd.DataFrame, said: list[str]) -> None:
         table = shared.new_table(str(task), "whose", str(rows["unit"].iloc[0]), "95%", "marks")
         for r in rows.to_dict("records"):
             words = (r["label"], r["whose"], number(r["value"]), interval(r["low"], r["high"]), r["marks"])
-            table.add_row(*map(escape, words), style="bold" if r["whose"] == "yours" else None)
+            table.add_row(*words, style="bold" if r["whose"] == "yours" else None)
         shared.out_console.print(table)
     for text in said:
         answer(text)

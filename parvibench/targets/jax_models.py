@@ -212,7 +212,7 @@ def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:
     except InputError:
         raise
     except Exception as error:
-        first = str(error).strip().split("\\n")[0][:300]
+        first = str(error).strip().split("\n")[0][:300]
         raise InputError(f"{called}: the model fails: {type(error).__name__}: {first}") from error
     free = found.param_info.z
     shapes = {

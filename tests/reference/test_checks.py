@@ -85,7 +85,7 @@ def test_a_changed_density_is_found() -> None:
 
 def test_a_task_without_reference() -> None:
     with pytest.raises(InputError, match="nothing to verify"):
-        verify(load_task("bnn-boston"))
+        verify(load_task("bnn-concrete"))
 
 
 def test_limits_are_bonferronis() -> None:

@@ -126,8 +126,10 @@ class Tuner:
         spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
         for c in cells:
             step, leader = c.settings["step_size"], entries[c.label].step_from
+            options = tuned.settings.get(c.task, {}).get(str(leader), {})
+            led = [g.named(step) for g in self._grids.get((c.task, str(leader)), ()) if g.options == options]
             own = found.get(f"{c.task}/{c.label} @ {step:g}")
-            drifts = [_drift(records.get(f"{c.task}/{leader} @ {step:g}")), _drift(own)]
+            drifts = [_drift(records.get(led[0]) if led else None), _drift(own)]
             if own is None or not all(np.isfinite(drifts)) or drifts[1] == 0:
                 self.left_out[f"{c.task}/{c.label}"] = f"no {_DRIFT} was measured of it and of {leader}"
                 continue
