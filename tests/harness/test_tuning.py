@@ -239,12 +239,14 @@ def test_a_method_may_take_the_step_of_another(path: Path) -> None:
         parse_suite(text.replace("step_from: ula", "step_from: ola").encode(), "mine.yaml")
 
 
-def test_a_method_may_move_as_far_as_another() -> None:
-    """At LD's step of 0.1 SRLD drifts 4 where LD drifts 2: half the step moves it as far."""
+@pytest.mark.parametrize("options", ["", "options: {ld: {memory: [5, 10]}}, "])
+def test_a_method_may_move_as_far_as_another(options: str) -> None:
+    """At LD's step of 0.1 SRLD drifts 4 where LD drifts 2: half the step moves it as far, whatever else was tuned."""
     methods = (
         "{name: srld, label: ld, settings: {alpha: 0.0}}, {name: srld, label: far, step_from: ld, match_drift: true}"
     )
-    suite = parse_suite(SUITE.replace("ula, svgd", methods).encode(), "mine.yaml")
+    text = SUITE.replace("ula, svgd", methods).replace("tune: {", f"tune: {{{options}")
+    suite = parse_suite(text.encode(), "mine.yaml")
     run = Measuring(distance(0.1))
     drift = {"ld": 2.0, "far": 4.0}
 
