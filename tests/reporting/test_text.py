@@ -2,15 +2,11 @@
 
 import math
 
-import pandas as pd
 import pytest
 
-from parvibench.reporting.tables import leaderboard
-from parvibench.reporting.tables.winners import Best
-from parvibench.reporting.text import facts, validity
+from parvibench.reporting.text import facts, leaders, marks, validity
 
-VALUE = {"metric": "sliced_w2", "median": 1.16, "floor_ratio": 1.16, "low": 0.923, "high": 1.32, "beats": 3, "pairs": 6}
-COLUMNS = ["label", "marks", *VALUE]
+VALUE = (1.16, 0.923, 1.32)
 TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
 FAR = (
     "than exact draws, with over five times the medians of the methods that pass for them"
@@ -37,34 +33,25 @@ FAR = (
     ],
 )  # fmt: skip
 def test_who_is_among_the_best_of_a_task(labels: str, compared: int, beaten: int, sentence: str) -> None:
-    rows = pd.DataFrame([VALUE | {"label": label, "marks": ""} for label in labels], columns=COLUMNS)
-    best = Best("banana", ("banana",), dict.fromkeys(labels, 1), compared, beaten, rows)
-    assert best.sentence == f"On banana, {sentence}"
+    best = [(label, VALUE, "") for label in labels]
+    assert leaders.on_task("banana", best, "× floor", compared, beaten, 3, 6) == f"On banana, {sentence}"
 
 
 @pytest.mark.parametrize(
     ("counts", "sentence"),
     [
         ([], "no method has a finite result better than the initial distribution."),
-        ([("a", 3, 0), ("b", 2, 0)], "a is the only one of 9 methods that is among the best on every task."),
-        ([("a", 3, 0), ("b", 3, 2)], "2 of 9 methods are among the best on every task: a and b (transient on 2)."),
-        ([("a", 2, 0), ("b", 1, 1), ("c", 1, 0), ("d", 1, 0)],
+        ([("a", 3, ""), ("b", 2, "")], "a is the only one of 9 methods that is among the best on every task."),
+        ([("a", 3, ""), ("b", 3, "transient on 2")], "2 of 9 methods are among the best on every task: a and b (transient on 2)."),
+        ([("a", 2, ""), ("b", 1, "transient on 1"), ("c", 1, ""), ("d", 1, "")],
          "none of 9 methods is among the best on every task; most often are a (2), b (1, transient on 1), c (1) and 1 more."),
-        ([("a", 2, 0), ("b", 2, 0), ("c", 2, 0), ("d", 1, 0)],
+        ([("a", 2, ""), ("b", 2, ""), ("c", 2, ""), ("d", 1, "")],
          "none of 9 methods is among the best on every task; most often are a (2), b (2) and c (2)."),
     ],
 )  # fmt: skip
-def test_who_is_among_the_best_of_a_kind(counts: list[tuple[str, int, int]], sentence: str) -> None:
-    """Labels, on how many tasks each is among the best, and on how many of these it is transient."""
-    rows = [
-        VALUE | {"label": label, "marks": "transient" if i < warned else ""}
-        for label, n, warned in counts
-        for i in range(n)
-    ]
-    on = {label: n for label, n, _ in counts}
-    for where, start in (("paths", "On paths (3 tasks)"), ("", "Over all 3 tasks")):
-        best = Best(where, ("a", "b", "c"), on, 9, 0, pd.DataFrame(rows, columns=COLUMNS))
-        assert best.sentence == f"{start}, {sentence}"
+def test_who_is_among_the_best_of_a_kind(counts: list[tuple[str, int, str]], sentence: str) -> None:
+    assert leaders.on_tasks("paths", 3, counts, 9) == f"On paths (3 tasks), {sentence}"
+    assert leaders.on_tasks("", 3, counts, 9) == f"Over all 3 tasks, {sentence}"
 
 
 def test_what_was_equal_tuned_and_spent() -> None:
@@ -88,24 +75,7 @@ def test_what_was_equal_tuned_and_spent() -> None:
 
 
 def test_marks_beside_a_number() -> None:
-    row = {
-        "status": "ok",
-        "median": 3.1,
-        "floor_ratio": 1.234,
-        "verdict": "indistinguishable",
-        "n_diverged": 1,
-        "marks": "transient, edge",
-    }
-    crashed = {
-        "status": "crashed",
-        "reason": "",
-        "median": math.nan,
-        "floor_ratio": math.nan,
-        "verdict": "",
-        "n_diverged": 0,
-        "marks": "",
-    }
-    assert leaderboard.entry(row) == "≈1.23*†|"
-    assert leaderboard.entry(crashed) == "crashed"
-    assert [line[0] for line in leaderboard.marks_used(pd.DataFrame([row, crashed]))] == ["≈", "*", "†", "|"]
+    assert marks.entry("ok", 1.234, exact=True, diverged=True, words="transient, edge") == "≈1.23*†|"
+    assert marks.entry("crashed", math.nan, exact=False, diverged=False, words="") == "crashed"
+    assert [line[0] for line in marks.legend("|†")] == ["†", "|"]
     assert facts.among("generator") + facts.among("chains") + facts.among("") == "Among generators: Among chains: "

@@ -23,8 +23,7 @@ from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
 from parvibench.reporting.tables.paper_comparison import RULE, paper_tables
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
-from parvibench.reporting.tables.winners import RULE as BEST_RULE
-from parvibench.reporting.text import facts, marks
+from parvibench.reporting.text import facts, leaders, marks
 
 from .provenance import profile_in_words, protocol, provenance
 from .report import Report, headline
@@ -62,7 +61,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         profile=f", profile {profile}" if (profile := profile_in_words(results)) else "",
         facts=facts,
         marks=marks,
-        rule=BEST_RULE,
+        rule=leaders.RULE,
         paper_rule=RULE,
         headline=headline,
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),

@@ -15,8 +15,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import join
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
-from parvibench.reporting.tables.winners import RULE
-from parvibench.reporting.text import facts, marks, validity
+from parvibench.reporting.text import facts, leaders, marks, validity
 
 CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
@@ -90,7 +89,7 @@ def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | 
         "Equal conditions": equal_terms(results),
         "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
         CONVERGED: _converged(board),
-        "Best methods": RULE,
+        "Best methods": leaders.RULE,
         COST: _cost(results),
     }
     return {question: answer for question, answer in found.items() if answer}

@@ -8,6 +8,7 @@ from parvibench import statistics
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import count, interval
+from parvibench.reporting.text import leaders
 
 from . import leaderboard as lb
 from .matrix import average_ranks, common_tasks
@@ -59,7 +60,7 @@ def _winner_row(best: Best, group: str, title: str, link: str) -> Row:
     lowest = Entry("")
     if link and members:
         row = best.rows.iloc[0]
-        lowest = Entry(lb.result(row), note=str(row["label"]))
+        lowest = Entry(leaders.result(lb.shown_interval(row), lb.unit(row)), note=str(row["label"]))
     cost = best.rows[best.rows["label"].isin(members)].groupby("label")[["score_evaluations", "seconds"]].mean()
     least = [_least(cost[c]) for c in cost]
     return Row((target, names, lowest, worse, *least), group=group, look="" if link else "group")

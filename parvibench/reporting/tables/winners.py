@@ -17,28 +17,11 @@ from numpy.typing import NDArray
 
 from parvibench import statistics
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.formatting import count, join, name, number
+from parvibench.reporting.text import leaders
 
 from . import leaderboard as lb
 
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
-#: Start of a metric's name -> what a rank by it alone does not say.
-_BY_METRIC = {
-    "ksd": " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes.",
-    "nll": " Ranked by predictions of test rows, which do not tell how near samples are to the posterior.",
-}
-#: What "among the best" means, once on a page.
-RULE = (
-    "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
-    "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
-    "Replicates that differ by orders of magnitude can hide from such tests; where some of these methods pass for exact draws, "
-    "those are therefore left out that have over five times the medians of them all and are significantly worse than exact draws "
-    "(exact rank tests against the floor, at the same level). Methods that have not converged take part and are marked."
-)
-#: Most methods that a sentence names; where none is among the best on every task.
-_NAMED, _FEW = 6, 3
-_NOBODY = "no method has a finite result better than the initial distribution."
-_FAR = "than exact draws, with over five times the medians of the methods that pass for them"
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,9 @@ class Best:
 
     where: str  #: task, kind of target, or empty for all tasks
     tasks: tuple[str, ...]  #: the tasks covered
-    on: Mapping[str, int]  #: method -> tasks on which it is among the best, most first; at equal numbers by rank
+    on: Mapping[
+        str, int
+    ]  #: method -> number of tasks on which it is among the best, most first; at equal numbers by rank
     compared: int  #: methods with a finite result on one of the tasks
     beaten: int  #: on one task, methods significantly worse than another
     rows: pd.DataFrame  #: of the board: of these tasks and of the methods of ``on``, where they are among the best
@@ -60,51 +45,21 @@ class Best:
     @property
     def sentence(self) -> str:
         """Everything in one sentence; a second one where KSD or predictions alone rank the methods."""
-        by = [said for start, said in _BY_METRIC.items() if self.rows["metric"].str.startswith(start).all()]
-        found = self._on_task() if len(self.tasks) == 1 else self._on_tasks()
-        return found + ("".join(by) if len(self.rows) else "")
+        by = [said for name, said in leaders.BY_METRIC.items() if self.rows["metric"].str.startswith(name).all()]
+        return self._outcome + ("".join(by) if len(self.rows) else "")
 
-    def _on_task(self) -> str:
-        """Who is among the best of the only task, in the order of the board."""
-        (task,) = self.tasks
-        on = f"On {name(self.where if self.where == task else f'{self.where} ({task})' if self.where else task)},"
-        if not len(self.rows):
-            return f"{on} {_NOBODY}"
-        rows = self.rows.to_dict("records")
-        values = [lb.result(rows[0]), *(number(lb.shown(r)) for r in rows[1:])]
-        listed = _named([(r["label"], v, _warnings([r["marks"]], 1)) for r, v in zip(rows, values, strict=True)])
-        compared, rest = self.compared, self.compared - len(rows)
-        if compared == 1:
-            return f"{on} {listed} is the only method with a finite result."
-        far = rest - self.beaten  # significantly worse than exact draws alone
-        tests = "paired t tests, exact rank tests" if far else "paired t tests"
-        tested = f" ({tests}, Holm over {count(rows[0]['pairs'], 'comparison')}, 5%)"
-        if not rest:
-            return f"{on} none of {compared} methods is significantly better than another{tested}: {listed}."
-        if len(rows) == 1:
-            others = f"{rows[0]['beats']} of {rest} others{f', {far} worse {_FAR}' if far else ''}"
-            return f"{on} {listed} is the best of {compared} methods: significantly better than {others}{tested}."
-        worse = [f"{n} {than}" for n, than in ((self.beaten, "than another method"), (far, _FAR)) if n]
-        than = f", {join(worse)}" if len(worse) > 1 else f" {worse[0].partition(' ')[2]}"
-        others = f"the other {rest} {'is' if rest == 1 else 'are each'} significantly worse{than}"
-        return f"{on} {len(rows)} of {compared} methods are among the best: {listed}; {others}{tested}."
-
-    def _on_tasks(self) -> str:
-        """Who is among the best on every one of several tasks, or on most of them."""
-        n_tasks, compared = len(self.tasks), self.compared
-        over = f"On {name(self.where)} ({count(n_tasks, 'task')})," if self.where else f"Over all {n_tasks} tasks,"
-        if not self.on:
-            return f"{over} {_NOBODY}"
-        marks = self.rows.groupby("label")["marks"].agg(list)
-        counts = [(label, n, _warnings(marks[label], n_tasks)) for label, n in self.on.items()]
-        every = [(label, "", words) for label, n, words in counts if n == n_tasks]
-        if len(every) == 1:
-            return f"{over} {_named(every)} is the only one of {count(compared, 'method')} that is among the best on every task."
-        if every:
-            return f"{over} {len(every)} of {compared} methods are among the best on every task: {_named(every)}."
-        least = counts[:_FEW][-1][1]  # those that tie with the last of the first few are counted
-        most = _named([(label, str(n), words) for label, n, words in counts if n >= least], _FEW)
-        return f"{over} none of {count(compared, 'method')} is among the best on every task; most often are {most}."
+    @property
+    def _outcome(self) -> str:
+        if len(self.tasks) != 1:
+            marks = self.rows.groupby("label")["marks"].agg(list)
+            counts = [(label, n, _warnings(marks[label], len(self.tasks))) for label, n in self.on.items()]
+            return leaders.on_tasks(self.where, len(self.tasks), counts, self.compared)
+        where = self.where if self.where in ("", *self.tasks) else f"{self.where} ({self.tasks[0]})"
+        rows = self.rows[["label", "marks", "median", "low", "high", "floor_ratio"]].to_dict("records")
+        shown = [(str(r["label"]), lb.shown_interval(r), _warnings([r["marks"]], 1)) for r in rows]
+        unit = lb.unit(self.rows.iloc[0]) if len(self.rows) else ""
+        beats, pairs = self.rows[["beats", "pairs"]].iloc[0] if len(self.rows) else (0, 0)
+        return leaders.on_task(where or self.tasks[0], shown, unit, self.compared, self.beaten, int(beats), int(pairs))
 
 
 @dataclass(frozen=True)
@@ -148,15 +103,6 @@ def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
     return statistics.interquartile_mean(values, np.random.default_rng([len(v) for v in values]))
 
 
-def _named(methods: Sequence[tuple[str, str, str]], most: int = _NAMED) -> str:
-    """Methods with a value and warnings in brackets: ``a (0.6), b (0.7, transient) and 3 more``."""
-    shown = []
-    for label, value, words in methods[:most]:
-        said = ", ".join(filter(None, [value, words]))
-        shown.append(f"{name(label)} ({said})" if said else name(label))
-    return join([*shown, f"{len(methods) - most} more"] if len(methods) > most else shown)
-
-
 def _warnings(marks: Iterable[str], tasks: int) -> str:
     """What is amiss with a method on the tasks where it is among the best, such as ``transient on 2``."""
     counts = Counter(w for text in marks for w in str(text).split(", ") if w not in ("", "edge", "untuned"))
@@ -173,14 +119,20 @@ def _best(where: str, board: pd.DataFrame) -> Best:
     return Best(where, tasks, on, compared, beaten, rows)
 
 
+def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
+    """Methods that are ranked on all of these tasks, in the board's order."""
+    rows = board[board["task"].isin(tasks) & board["rank"].notna()]
+    count = rows.groupby("label", sort=False)["task"].nunique()
+    return [str(label) for label in count.index[count == len(tasks)]]
+
+
 def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.DataFrame:
     """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
 
     Index label; columns ``value``, ``low``, ``high`` (95%). Methods ranked on all the tasks only.
     """
-    ranked = board[board["task"].isin(tasks) & board["rank"].notna()]
-    ranked_on = ranked.groupby("label", sort=False)["task"].nunique()
-    complete = [str(label) for label in ranked_on.index[ranked_on == len(tasks)]]
-    rows = {label: _pooled(tuple(scores[task, label].tobytes() for task in tasks)) for label in complete}
+    rows = {}
+    for label in complete_labels(board, tasks):
+        rows[label] = _pooled(tuple(scores[task, label].tobytes() for task in tasks))
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"], dtype=float)
     return frame.rename_axis("label").sort_values("value", kind="stable")
