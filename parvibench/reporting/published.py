@@ -39,11 +39,6 @@ class Number(NamedTuple):
     note: str
 
     @property
-    def title(self) -> str:
-        """The setting, method and metric in the paper's words."""
-        return f"{self.dataset}, {self.algorithm}, {self.metric}"
-
-    @property
     def printed(self) -> str:
         """The value with all its printed digits, and the spread."""
         digits = max(0, -round(math.log10(self.unit)))

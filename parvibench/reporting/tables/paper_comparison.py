@@ -1,7 +1,15 @@
-"""Our rows beside the published numbers they name, with verdicts by ``RULE``.
+"""Our rows beside the published numbers they name, with verdicts by a rule fixed beforehand.
 
 A number is compared with a cell that has the very protocol of a shipped suite's row: task, settings, budget, points, the
-states judged, and when. Ours is the mean over replicates, in the paper's unit, with its 95% interval by Student.
+states judged, and when. Ours is the mean over replicates, in the paper's unit, with its 95% interval by Student. With
+
+    tolerance = max(2 published standard deviations, one printed unit, 2% of the number)
+
+the verdict is ``agrees`` where that interval lies within the tolerance of the number, ``differs`` where it lies outside,
+and ``inconclusive`` where it does both: such a row does not count. Times are compared as ratios of two rows of one run.
+
+A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap.
+Numbers that contradict others of their paper are shown and not judged. Tables of all this are at the end.
 """
 
 import math
@@ -18,18 +26,12 @@ from parvibench.harness.suite.entries import Row as SuiteRow
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.formatting import number as shown
 from parvibench.reporting.published import Number, numbers
+from parvibench.reporting.text import paper_words
 from parvibench.suites import of_papers
 
 from .paper_measured import Known, Ours, Ran, measure, protocol, protocols, question
 from .table import Column, Entry, Row, Table, numeric, sortable
 
-#: What the verdicts mean.
-RULE = (
-    "Fixed beforehand: a row agrees where the 95% interval of our mean lies within the tolerance of the published number "
-    "(the largest of two published standard deviations, one printed unit and 2%), differs where it lies outside, and is "
-    "inconclusive where it does both. A difference has a cause where changing that alone closes at least half of the gap. "
-    "Times are compared as ratios of two rows of one machine. Numbers that contradict others of their paper are not judged."
-)
 RELATIVE, DEVIATIONS = 0.02, 2
 #: Share of a gap that a change must close to count as its cause.
 CLOSED = 0.5
@@ -80,6 +82,11 @@ class Comparison:
     def gap(self) -> float:
         """Ours less published; NaN without ours."""
         return math.nan if self.ours is None else self.ours.mean - self.published
+
+    @property
+    def explained(self) -> bool:
+        """Whether it agrees, or differs for a demonstrated cause."""
+        return self.verdict is Verdict.AGREES or bool(self.cause)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,7 @@ def compare(suite: Suite, known: Known) -> SuiteComparison:
     """Every number of a suite beside the results of its rows."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
-    effects = [e for row in suite.rows if row.varies and row.title in gave for e in _effects(row, comparisons, gave)]
+    effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]
     absent = [
         Comparison(suite.name, number, number.value, math.nan, None, "", None, Verdict.INCOMPARABLE, reason)
         for pattern, reason in suite.incomparable.items()
@@ -151,10 +158,10 @@ def compare(suite: Suite, known: Known) -> SuiteComparison:
 def explained(found: SuiteComparison) -> SuiteComparison:
     """With the causes that the effects of single changes demonstrate."""
     causes = {(e.base.title, e.base.number.pointer): e.reason for e in found.effects if e.closes >= CLOSED}
-    comparisons = [
-        replace(c, cause=causes.get((c.title, c.number.pointer), c.cause)) if c.verdict is Verdict.DIFFERS else c
-        for c in found.comparisons
-    ]
+    keys = [(c.title, c.number.pointer) if c.verdict is Verdict.DIFFERS else None for c in found.comparisons]
+    comparisons = (
+        replace(c, cause=causes[k]) if k in causes else c for c, k in zip(found.comparisons, keys, strict=True)
+    )
     return replace(found, comparisons=tuple(comparisons))
 
 
@@ -168,14 +175,14 @@ def _compared(suite: Suite, row: SuiteRow, asked: Published, gave: Known) -> Com
     if row.title not in gave:
         return said(Verdict.NOT_RUN)
     held = gave[row.title]
-    ours = held.failure or held.numbers.get(question(asked), "not measured")
+    ours = held.failure or held.numbers.get(question(asked), paper_words.NOT_MEASURED)
     if isinstance(ours, str):
         return said(Verdict.INCOMPARABLE, ours)
     if number.suspicious:
-        return said(Verdict.INCOMPARABLE, f"the paper contradicts itself: {number.note}", ours)
+        return said(Verdict.INCOMPARABLE, paper_words.CONTRADICTS.format(note=number.note), ours)
     if asked.unjudged:
         return said(Verdict.INCOMPARABLE, asked.unjudged, ours)
-    lost = f"{ours.lost} of {ours.n} replicates diverged" if ours.lost else ""
+    lost = paper_words.LOST.format(n=ours.lost, of=ours.n) if ours.lost else ""
     return said(judge(published, allowed, ours), lost, ours)
 
 
@@ -183,7 +190,7 @@ def _effects(row: SuiteRow, comparisons: Sequence[Comparison], gave: Known) -> l
     """What the change of a row that varies another one changed, number by number of that other one."""
     found = []
     for base in comparisons:
-        if base.row is not None and base.title == row.varies and base.ours is not None:
+        if row.title in gave and base.row is not None and base.title == row.varies and base.ours is not None:
             asked = next(p for p in base.row.published if p.pointer == base.number.pointer)
             changed = gave[row.title].numbers.get(question(asked))
             if isinstance(changed, Ours):
@@ -196,34 +203,39 @@ _LOOKS = {Verdict.AGREES: "best", Verdict.DIFFERS: "status", Verdict.INCOMPARABL
 
 def paper_tables(found: SuiteComparison) -> list[Table]:
     """The numbers of a suite beside ours, and what single changes changed; none without numbers."""
-    lines = tuple(map(_line, found.comparisons))
-    tables = Table("our numbers beside the published ones", _COLUMNS, lines) if lines else None, effect_table(found)
-    return [table for table in tables if table is not None]
+    numbers = comparison_table(found.comparisons) if found.comparisons else None
+    return [table for table in (numbers, effect_table(found)) if table is not None]
+
+
+def comparison_table(found: Sequence[Comparison]) -> Table:
+    """Published | ours | difference | verdict, a line for each number and row."""
+    return Table("our numbers beside the published ones", _COLUMNS, tuple(map(_line, found)))
 
 
 def _line(c: Comparison) -> Row:
     n = c.number
     printed = n.printed if c.published == n.value else f"{shown(c.published)} (ratio)"
-    why = c.cause or ("unexplained" if c.verdict is Verdict.DIFFERS else "")
-    remarks = ["suspicious" if n.suspicious else "", c.reason, "" if n.note in c.reason else n.note]
+    unexplained = c.verdict is Verdict.DIFFERS
+    verdict = paper_words.verdict(str(c.verdict), c.cause, unexplained=unexplained)
+    remarks = paper_words.remarks(c.reason, n.note, suspicious=n.suspicious)
     return Row(
         (
-            Entry(n.title),
+            Entry(paper_words.NUMBER.format(n)),
             Entry(c.title),
             Entry("" if c.row is None else c.row.follows),
             Entry(printed, sortable(c.published), "status" if n.suspicious else ""),
             our_entry(c.ours),
             numeric(c.gap),
             numeric(c.tolerance),
-            Entry(f"{c.verdict}: {why}" if why else str(c.verdict), look=f"reason {_LOOKS.get(c.verdict, '')}".strip()),
-            Entry("; ".join(filter(None, remarks)), look="reason"),
+            Entry(verdict, look=f"reason {_LOOKS.get(c.verdict, '')}".strip()),
+            Entry(remarks, look="reason"),
         )
     )
 
 
 def our_entry(ours: Ours | None) -> Entry:
     """Entry with our mean, its interval, and the number of replicates."""
-    return Entry("") if ours is None else numeric(ours.mean, note=ours.around)
+    return Entry("") if ours is None else numeric(ours.mean, note=paper_words.around(ours.low, ours.high, ours.n))
 
 
 def effect_table(found: SuiteComparison) -> Table | None:
@@ -236,7 +248,8 @@ def effect_table(found: SuiteComparison) -> Table | None:
     rows = [
         Row((
             Entry(e.base.title), Entry(e.reason, look="reason"),
-            Entry(e.base.number.title), numeric(e.base.published), our_entry(e.base.ours), our_entry(e.changed),
+            Entry(paper_words.NUMBER.format(e.base.number)),
+            numeric(e.base.published), our_entry(e.base.ours), our_entry(e.changed),
             Entry("" if math.isnan(e.closes) else f"{100 * e.closes:.0f}%", sortable(e.closes)),
         ))
         for e in found.effects

@@ -18,7 +18,7 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite
-from parvibench.reporting.formatting import interval
+from parvibench.reporting.text import paper_words
 
 LEVEL = 0.95
 _OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}  #: by the comparison
@@ -44,11 +44,6 @@ class Ours:
         half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
         return cls(mean, mean - half, mean + half, n)
 
-    @property
-    def around(self) -> str:
-        """The interval, where it is finite, and the number of replicates."""
-        return f"{f'[{interval(self.low, self.high)}] ' if math.isfinite(self.low) else ''}({self.n})"
-
 
 @dataclass(frozen=True)
 class Ran:
@@ -67,13 +62,13 @@ class Ran:
             rows = curve[(curve["iteration"] == asked.checkpoint) & (curve["metric"] == metric)]
             values = checkpoint_values(metric, rows, record.diverged) if len(rows) else []
         if not values:
-            raise InputError(record.absent.get(metric, f"{metric} was not measured there"))
+            raise InputError(record.absent.get(metric, paper_words.NOTHING_THERE.format(metric=metric)))
         return [asked.factor * v for v in measured_once(metric, values)]
 
     def ratios(self, asked: Published, below: Ran, number: Published) -> list[float]:
         """Its number per iteration over another one's, replicate by replicate; errors as of ``values``."""
         if below.record.hardware != self.record.hardware:
-            raise InputError("the two were measured on different hardware")
+            raise InputError(paper_words.OTHER_HARDWARE)
         pairs = zip(self.values(asked), below.values(number), strict=False)
         return [(a / self.record.iterations) / (b / below.record.iterations) for a, b in pairs]
 
@@ -120,7 +115,7 @@ def measure(suite: Suite, found: Mapping[str, Ran]) -> dict[str, Measured]:
 def _measured(suite: Suite, row: Row, ran: Mapping[str, Ran]) -> Measured:
     held = ran[row.title]
     if held.record.status not in (Status.OK, Status.DIVERGED):
-        return Measured(row.title, f"{held.record.status}: {held.record.reason}", {})
+        return Measured(row.title, paper_words.FAILURE.format(status=held.record.status, reason=held.record.reason), {})
     bases = [r for r in suite.rows if r.title == row.varies]
     asked = [p for r in (row, *bases) for p in r.published]
     return Measured(row.title, "", {question(p): _answer(suite, p, held, ran) for p in asked})
@@ -137,7 +132,7 @@ def _answer(suite: Suite, asked: Published, held: Ran, ran: Mapping[str, Ran]) -
             return Ours.of(held.values(asked))
         row, number = next((r, p) for r in suite.rows for p in r.published if p.pointer == asked.over)
         if row.title not in ran:
-            return f"{asked.over}, to which it is a ratio, has not been run"
+            return paper_words.NO_DENOMINATOR.format(pointer=asked.over)
         return Ours.of(held.ratios(asked, ran[row.title], number))
     except InputError as error:
         return str(error)

@@ -15,8 +15,9 @@ from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.page.reports_index import Summary
 from parvibench.reporting.page.text_tables import _line, _plain
 from parvibench.reporting.published import PAPERS
-from parvibench.reporting.tables.paper_comparison import RULE, SuiteComparison, compare, effect_table, plain_rows
+from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, effect_table, plain_rows
 from parvibench.reporting.tables.table import Table
+from parvibench.reporting.text.paper_words import RULE
 from parvibench.suites import of_papers
 
 from .audit_tables import Numbers, departures, measured_table, number_table, summary_table

@@ -14,6 +14,7 @@ from parvibench.reporting.formatting import number as shown
 from parvibench.reporting.tables.paper_comparison import our_entry
 from parvibench.reporting.tables.paper_measured import Known, Ours, protocols
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, whole
+from parvibench.reporting.text.paper_words import around
 
 from .kinds import JUDGED, Finding, Kind, count
 
@@ -108,7 +109,7 @@ def number_table(found: Iterable[Finding]) -> Numbers:
                 shown(c.published) if ratio else minus(printed),
                 "" if ratio or not spread else f"± {spread}",
                 "" if ours is None else minus(shown(ours.mean)),
-                "" if ours is None else ours.around,
+                "" if ours is None else around(ours.low, ours.high, ours.n),
                 "" if ours is None else signed(ours.mean - c.published),
                 _SHORT.get(f.kind, str(f.kind)),
                 _LOOKS.get(f.kind, "quiet"),
