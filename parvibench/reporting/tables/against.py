@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.formatting import number
+from parvibench.reporting.text import comparing
 from parvibench.statistics import median_interval, paired_difference
 
 #: What two cells have to share for their replicates to be the same problem and start.
@@ -31,11 +32,9 @@ def published(where: str) -> pd.DataFrame:
         else:
             frame = pd.read_parquet(BytesIO((shipped if shipped.is_file() else Path(where)).read_bytes()))
     except (OSError, ValueError, ImportError) as error:
-        raise InputError(
-            f"{where}: no published results; give a suite of reports/, a results.parquet or its https address ({str(error)[:200]})"
-        ) from None
+        raise InputError(comparing.NO_RESULTS.format(where=where, why=str(error)[:200])) from None
     if missing := {"primary", "floor", *_TOLD} - set(frame):
-        raise InputError(f"{where}: these results are of an older format, without {', '.join(sorted(missing))}")
+        raise InputError(comparing.OLD_RESULTS.format(where=where, columns=", ".join(sorted(missing))))
     return frame[frame["primary"].fillna(False).astype(bool)]
 
 
@@ -56,7 +55,7 @@ def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list
     mine = mine.merge(theirs[["task", "metric"]].drop_duplicates())
     theirs = theirs[theirs["task"].isin(mine["task"])]
     if not len(mine):
-        raise InputError("no task and metric in common with the published results")
+        raise InputError(comparing.NO_COMMON_TASK)
     rows, said = [], []
     for whose, frame in (("yours", mine), ("published", theirs)):
         for (task, label), cell in frame.groupby(["task", "label"], sort=False):
@@ -67,9 +66,14 @@ def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list
             scaled = (-values if higher else values) / (1.0 if math.isnan(floor) else floor)
             shown = [-v if higher else v for v in median_interval(scaled.tolist())]
             rows.append((task, label, whose, unit, *shown, first["marks"]))
-            other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
-            if whose == "yours" and len(other) and not first["anchor"]:
-                said.append(f"{label} on {task}: {_pair(cell, other)}{_differs(cell, other)}.")
+    for (task, label), cell in mine.groupby(["task", "label"], sort=False):
+        other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
+        if len(other) and not cell["anchor"].iloc[0]:
+            said.append(
+                comparing.AGAINST.format(
+                    label=label, task=task, found=_pair(cell, other), differs=_differs(cell, other)
+                )
+            )
     board = pd.DataFrame(rows, columns=["task", "label", "whose", "unit", "value", "low", "high", "marks"])
     sign = np.where(board["task"].isin(mine.loc[mine["direction"] == "higher", "task"]), -1, 1)
     order = board.assign(place=sign * board["value"]).sort_values(["task", "place"], kind="stable").index
@@ -81,11 +85,11 @@ def _pair(cell: pd.DataFrame, other: pd.DataFrame) -> str:
     both = cell.merge(other, on="replicate", suffixes=("", "_other"))
     x, y = (both[c].to_numpy(dtype=float) for c in ("value", "value_other"))
     if any(cell[c].iloc[0] != other[c].iloc[0] for c in _SAME) or not len(both):
-        return "not paired with the published replicates"
+        return comparing.UNPAIRED
     if np.array_equal(x, y, equal_nan=True):
-        return f"equal to the published values in {len(both)} replicates"
+        return comparing.EQUAL.format(n=len(both))
     found = paired_difference(x, y)
-    return f"{number(found.mean)} [{interval(found.low, found.high)}] above the published values, {found.n} pairs"
+    return comparing.PAIRED.format(n=found.n, mean=number(found.mean), low=number(found.low), high=number(found.high))
 
 
 def _differs(cell: pd.DataFrame, other: pd.DataFrame) -> str:

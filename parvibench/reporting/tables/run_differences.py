@@ -13,7 +13,8 @@ from scipy import stats
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun, metric_values, primary_metric
+from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.reporting.text import comparing
 from parvibench.statistics import holm, median_interval, p_no_better, paired_difference
 
 from . import leaderboard as lb
@@ -24,8 +25,8 @@ _COLUMNS = (
 ALPHA = 0.05
 #: Fields of a cell's record that may differ between two runs beside its specification.
 _OUTCOMES = ("iterations", "score_evaluations", "effective_step", "tuned", "hardware", "metrics_key")
-#: Fields of a specification that say the same as others, or are compared by their number.
-_UNSAID = {"key", "task", "replicates"}
+#: Fields of a specification that are compared elsewhere or say the same as others.
+_UNSAID = frozenset({"key", "task", "settings", "budget", "replicates"})
 
 
 def conditions(a: StoredRun, b: StoredRun) -> pd.DataFrame:
@@ -47,16 +48,25 @@ def conditions(a: StoredRun, b: StoredRun) -> pd.DataFrame:
 
 
 def _conditions(cell: CellRecord) -> dict[str, Any]:
-    spec = cell.spec.model_dump(mode="json", exclude=_UNSAID)
-    parts = {f"{part}.{k}": v for part in ("settings", "budget") for k, v in spec.pop(part).items()}
-    return spec | parts | {"replicates": len(cell.spec.replicates)} | {k: getattr(cell, k) for k in _OUTCOMES}
+    spec = cell.spec.model_dump(mode="json")
+    plain = {k: v for k, v in spec.items() if k not in _UNSAID}
+    return plain | {
+        **{f"settings.{k}": v for k, v in spec["settings"].items()},
+        **{f"budget.{k}": v for k, v in spec["budget"].items()},
+        "replicates": len(cell.spec.replicates),
+        **{k: getattr(cell, k) for k in _OUTCOMES},
+    }
 
 
 def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
     """Nested mappings with dotted keys."""
     if not isinstance(values, dict):
-        return {prefix.removesuffix("."): values}
-    return {k: v for key, value in values.items() for k, v in _flat(value, f"{prefix}{key}.").items()}
+        return {prefix: values}
+    return {
+        k: v
+        for key, value in values.items()
+        for k, v in _flat(value, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
 
 
 def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -100,17 +110,21 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     """
     shared = _shared(a, b)
     if not shared:
-        raise InputError(f"runs {a.run.id} and {b.run.id} share no task and method: nothing to compare")
-    rows = [_row(x, y, metric or primary_metric(a.by_task[x.task], x.task)) for x, y in shared]
+        raise InputError(comparing.NOTHING_SHARED.format(first=a.run.id, second=b.run.id))
+    primary = {task: metric or lb.primary_metric(a, task) for task in lb.task_names(a)}
+    rows = [_row(x, y, primary[x.task]) for x, y in shared]
     both = {(x.task, x.label) for x, _ in shared}
     for run, where in ((a, "first"), (b, "second")):
         alone = [c for c in run.cells if (c.task, c.label) not in both]
-        rows += [_empty(c, "", f"only in the {where}", "" if c.status is Status.OK else str(c.status)) for c in alone]
+        rows += [
+            _empty(c, "", comparing.ONLY_IN.format(which=where), "" if c.status is Status.OK else str(c.status))
+            for c in alone
+        ]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     known = frame["p_value"].notna()
     frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
-    for i, row in frame[known].iterrows():
-        frame.loc[i, "verdict"] = _verdict(row)
+    for i in frame.index[known]:
+        frame.loc[i, "verdict"] = _verdict(frame.loc[[i]].iloc[0])
     return frame
 
 
@@ -119,13 +133,14 @@ def _empty(cell: CellRecord, metric: str, verdict: str, note: str) -> tuple[Any,
 
 
 def _row(x: CellRecord, y: CellRecord, metric: str) -> tuple[Any, ...]:
-    if obstacle := _obstacle(x, y, metric):
-        return _empty(x, metric, "not comparable", obstacle)
+    obstacle = _obstacle(x, y, metric)
+    if obstacle:
+        return _empty(x, metric, comparing.NOT_COMPARABLE, obstacle)
     known = lb.floor(x.task, metric, x.samples) if x.samples == y.samples else None
     unit, scale = ("floors", known.median) if known else (metric, 1.0)
     u, v = (np.array(metric_values(metric, c.values[metric])) / scale for c in (x, y))
     lost = [int((~np.isfinite(w)).sum()) for w in (u, v)]
-    note = f"replicates without a value: {lost[0]} and {lost[1]}" if any(lost) else ""
+    note = comparing.LOST.format(first=lost[0], second=lost[1]) if any(lost) else ""
     medians = [median_interval(list(w))[0] for w in (u, v)]
     paired = x.spec.seed == y.spec.seed and x.particles == y.particles
     sign = -1 if lb.higher_is_better(metric) else 1
@@ -163,17 +178,18 @@ def _obstacle(x: CellRecord, y: CellRecord, metric: str) -> str:
     """Why two cells are not comparable; empty where they are."""
     for which, c in (("the first", x), ("the second", y)):
         if c.status is not Status.OK:
-            return f"{which} is {c.status}: {c.reason}"[:300]
+            return comparing.FAILED.format(which=which, status=c.status, reason=c.reason)[:300]
         if metric not in c.values:
-            return f"{which} has no {metric or 'metric'}"
-    first, second = x.spec.task_version, y.spec.task_version
-    return "" if first == second else f"the task changed: version {first} and {second}"
+            return comparing.NOT_MEASURED.format(which=which, metric=metric or "metric")
+    if x.spec.task_version != y.spec.task_version:
+        return comparing.OTHER_TASK.format(first=x.spec.task_version, second=y.spec.task_version)
+    return ""
 
 
 def _verdict(row: lb.Row) -> str:
     if row["p_value"] > ALPHA:
-        return "not significantly different"
-    if registry.direction(row["metric"]) == "neutral":
-        return "significantly different"
+        return comparing.SAME
+    if registry.direction(str(row["metric"])) == "neutral":
+        return comparing.DIFFERENT
     up = row["change"] > 0 if math.isfinite(row["change"]) else row["b"] > row["a"]
-    return f"significantly {'better' if up == lb.higher_is_better(row['metric']) else 'worse'}"
+    return comparing.BETTER if up == lb.higher_is_better(str(row["metric"])) else comparing.WORSE

@@ -1,0 +1,18 @@
+"""Two runs compared: templates of the verdicts and of the reasons for having none."""
+
+SAME, DIFFERENT = "not significantly different", "significantly different"
+BETTER, WORSE = "significantly better", "significantly worse"
+NOT_COMPARABLE, ONLY_IN = "not comparable", "only in the {which}"
+FAILED = "{which} is {status}: {reason}"
+NOT_MEASURED = "{which} has no {metric}"
+OTHER_TASK = "the task changed: version {first} and {second}"
+LOST = "replicates without a value: {first} and {second}"
+NOTHING_SHARED = "runs {first} and {second} share no task and method: nothing to compare"
+#: Published results beside a run's.
+NO_RESULTS = "{where}: no published results; give a suite of reports/, a results.parquet or its https address ({why})"
+OLD_RESULTS = "{where}: these results are of an older format, without {columns}"
+NO_COMMON_TASK = "no task and metric in common with the published results"
+AGAINST = "{label} on {task}: {found}{differs}."
+UNPAIRED = "not paired with the published replicates"
+EQUAL = "equal to the published values in {n} replicates"
+PAIRED = "{mean} [{low}, {high}] above the published values, {n} pairs"
