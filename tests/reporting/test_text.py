@@ -2,9 +2,11 @@
 
 import math
 
+import pandas as pd
 import pytest
 
-from parvibench.reporting.text import facts, leaders, marks, validity
+from parvibench.reporting.tables import leaderboard
+from parvibench.reporting.text import facts, leaders, validity
 
 VALUE = (1.16, 0.923, 1.32)
 TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
@@ -75,7 +77,24 @@ def test_what_was_equal_tuned_and_spent() -> None:
 
 
 def test_marks_beside_a_number() -> None:
-    assert marks.entry("ok", 1.234, exact=True, diverged=True, words="transient, edge") == "≈1.23*†|"
-    assert marks.entry("crashed", math.nan, exact=False, diverged=False, words="") == "crashed"
-    assert [line[0] for line in marks.legend("|†")] == ["†", "|"]
+    row = {
+        "status": "ok",
+        "median": 3.1,
+        "floor_ratio": 1.234,
+        "verdict": "indistinguishable",
+        "n_diverged": 1,
+        "marks": "transient, edge",
+    }
+    crashed = {
+        "status": "crashed",
+        "reason": "",
+        "median": math.nan,
+        "floor_ratio": math.nan,
+        "verdict": "",
+        "n_diverged": 0,
+        "marks": "",
+    }
+    assert leaderboard.entry(row) == "≈1.23*†|"
+    assert leaderboard.entry(crashed) == "crashed"
+    assert [line[0] for line in leaderboard.marks_used(pd.DataFrame([row, crashed]))] == ["≈", "*", "†", "|"]
     assert facts.among("generator") + facts.among("chains") + facts.among("") == "Among generators: Among chains: "

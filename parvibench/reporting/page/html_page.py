@@ -21,9 +21,9 @@ from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.paper_comparison import RULE, paper_tables
+from parvibench.reporting.tables.paper_comparison import paper_tables
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
-from parvibench.reporting.text import facts, leaders, marks
+from parvibench.reporting.text import facts, leaders, marks, paper_words
 
 from .provenance import profile_in_words, protocol, provenance
 from .report import Report, headline
@@ -62,7 +62,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         facts=facts,
         marks=marks,
         rule=leaders.RULE,
-        paper_rule=RULE,
+        paper_rule=paper_words.RULE,
         headline=headline,
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),

@@ -12,6 +12,7 @@ from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
 from parvibench.reporting.formatting import name
+from parvibench.reporting.text.marks import LOST_REFERENCES
 
 
 class FloorComparison(NamedTuple):
@@ -63,10 +64,7 @@ def lost_references(cells: Sequence[CellRecord]) -> str:
     needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
     own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
     lost = ", ".join(name(task) for task in own if floored_of(task) is None)
-    return lost and (
-        f"The reference samples of {lost} were not available when this report was written: ratios to the floor, "
-        f"verdicts and equivalent n are missing. Write the report in the folder that contains {OWN_REFERENCES}."
-    )
+    return lost and LOST_REFERENCES.format(tasks=lost, file=OWN_REFERENCES)
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:

@@ -301,7 +301,7 @@ def entry(row: Row) -> str:
 def unfinished(results: StoredRun) -> str:
     """That the run has not ended, and how many cells are missing; empty where it has."""
     missing, state = sum(c.status is Status.INTERRUPTED for c in results.cells), results.unfinished
-    return state and f"This run is {state}: {missing} of {len(results.cells)} cells have no result yet."
+    return state and words.UNFINISHED.format(state=state, missing=missing, cells=len(results.cells))
 
 
 def marks_used(board: pd.DataFrame) -> list[str]:
@@ -331,7 +331,7 @@ class Group:
     def title(self) -> str:
         """Name of the numbers, with the better direction."""
         if self.ratio:
-            return f"{self.metric} over its floor (1: as good as exact draws)"
+            return words.OVER_FLOOR.format(metric=self.metric)
         row = registry.metrics().get(self.metric)
         return f"{self.metric or 'no metric'}{f' ({row.goal})' if row else ''}"
 

@@ -13,7 +13,7 @@ from scipy import stats
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.harness.store.results import StoredRun, metric_values, primary_metric
 from parvibench.reporting.text import comparing
 from parvibench.statistics import holm, median_interval, p_no_better, paired_difference
 
@@ -111,8 +111,7 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     shared = _shared(a, b)
     if not shared:
         raise InputError(comparing.NOTHING_SHARED.format(first=a.run.id, second=b.run.id))
-    primary = {task: metric or lb.primary_metric(a, task) for task in lb.task_names(a)}
-    rows = [_row(x, y, primary[x.task]) for x, y in shared]
+    rows = [_row(x, y, metric or primary_metric(a.by_task[x.task], x.task)) for x, y in shared]
     both = {(x.task, x.label) for x, _ in shared}
     for run, where in ((a, "first"), (b, "second")):
         alone = [c for c in run.cells if (c.task, c.label) not in both]

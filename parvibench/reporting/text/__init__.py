@@ -1,1 +1,1 @@
-"""Sentences that several parts of a report share or that it assembles: from numbers and names to text."""
+"""Every sentence that a report assembles: functions and templates from numbers and names to text."""

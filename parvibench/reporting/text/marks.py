@@ -26,6 +26,13 @@ MARKS = {
     "|": "step size at the edge of the tuning grid",
     "?": "step size not tuned",
 }
+LOST_REFERENCES = (
+    "The reference samples of {tasks} were not available when this report was written: ratios to the floor, verdicts and "
+    "equivalent n are missing. Write the report in the folder that contains {file}."
+)
+UNFINISHED = "This run is {state}: {missing} of {cells} cells have no result yet."
+#: The numbers of a leaderboard over floors.
+OVER_FLOOR = "{metric} over its floor (1: as good as exact draws)"
 #: What bold and italics mean, in Markdown and on the terminal.
 BOLD = "Bold: methods among the best of the task, than which no other is significantly better. Anchors, in italics, are not ranked."
 BOLD_SHORT = "bold: among the best of the task (no other method is significantly better); italics: anchors, not ranked"
