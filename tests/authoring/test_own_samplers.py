@@ -1,8 +1,6 @@
 """Samplers written for one replicate: laws, cost, refusals; what is missing in a class is told."""
 
 import math
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,76 +12,11 @@ from command_line import Run
 from torch import Tensor
 
 import parvibench as pb
-from parvibench.api.plan import named_methods, select
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
-from parvibench.harness.execution import Execution
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.plugins import plugin_place
 
 SMALL = {"replicates": 3, "budget": {"iterations": 40}, "particles": 6, "tracking": False}
-
-#: One sampler four ways, each with its law in its settings.
-MODULE = '''
-import math
-from typing import NamedTuple
-import numpy as np
-import torch
-import parvibench as pb
-
-class Settings(pb.AlgorithmSettings):
-    step_size: float = 0.02
-
-class State(NamedTuple):
-    x: torch.Tensor
-
-class Batched(pb.Algorithm[Settings, State]):
-    name, kind = "batched", "chains"
-    def init(self, problem, settings, streams, horizon):
-        return State(problem.init())
-    def step(self, problem, settings, state, streams):
-        noise = streams.normal("noise", state.x.shape[1:])
-        return State(state.x + settings.step_size * problem.score(state.x) + math.sqrt(2 * settings.step_size) * noise)
-
-@pb.sampler
-def langevin(problem, x0, generator, step_size: float = 0.02):
-    """Unadjusted Langevin dynamics."""
-    x = x0
-    while True:
-        x = x + step_size * problem.score(x) + math.sqrt(2 * step_size) * torch.randn(x.shape, generator=generator)
-        yield x
-
-@pb.sampler(name="np", kind="particles")
-def climb(problem, x0, generator):
-    x = x0.numpy()
-    while True:
-        x = x + 0.01 * problem.score(x)
-        yield x
-
-class Momentum(NamedTuple):
-    x: torch.Tensor
-    v: torch.Tensor
-    count: int
-
-class Walk(pb.UnbatchedSampler):
-    name = "walk"
-    def start(self, problem, settings, generator):
-        return Momentum(problem.init(), torch.zeros(problem.particles, problem.dim), 0)
-    def move(self, problem, settings, state, generator):
-        v = 0.9 * state.v + 0.01 * problem.score(state.x) + 0.05 * torch.randn(state.x.shape, generator=generator)
-        return Momentum(state.x + v, v, state.count + 1)
-'''
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module above, importable, and forgotten afterwards."""
-    (tmp_path / "own_samplers_of_a_test.py").write_text(MODULE)
-    monkeypatch.syspath_prepend(tmp_path)
-    import own_samplers_of_a_test as module  # type: ignore[import-not-found]
-
-    yield module
-    del sys.modules[module.__name__]
 
 
 def test_settings_are_found_without_being_named(own: Any) -> None:
@@ -377,122 +310,15 @@ def test_a_plug_in_is_labelled_by_its_name(call: Run, own: Any, tmp_path: Path) 
     assert rows[0]["state"] == "cached"
 
 
-def test_check_labels_a_sampler_as_a_run_does(call: Run, own: Any, tmp_path: Path) -> None:
+def test_check_labels_a_sampler_as_a_run_does(call: Run, plug_in: str, tmp_path: Path) -> None:
     """Whether it passes or fails; the command that repeats a test has its place."""
-    (tmp_path / "kw.py").write_text(PLUGIN)
+    (tmp_path / "kw.py").write_text(plug_in)
     answer = call(
         "check", "-a", "kw.py:KWFlow", "-t", "tilted", "--iterations", "20", "--workers", "0", "--junit", "check.xml"
     )
     assert "kw-flow on tilted" in answer.out
     assert "run again: parvibench check -a kw.py:KWFlow -t tilted" in answer.out
     assert 'name="tilted/kw-flow"' in (tmp_path / "check.xml").read_text()
-
-
-def test_a_suite_may_name_what_is_installed_and_no_file_by_itself(own: Any, tmp_path: Path) -> None:
-    from parvibench.harness.suite.cells import expand
-    from parvibench.harness.suite.suite import SuiteError, load_suite
-
-    suite = tmp_path / "mine.yaml"
-    text = "name: mine\ntasks: [banana]\nalgorithms: [svgd, {}]\nbudget: {{iterations: 3}}\n"
-    suite.write_text(text.format("'own_samplers_of_a_test:Batched'"))
-    assert [c.label for c in expand(load_suite(str(suite)))] == ["svgd", "batched"]
-    for name, told in (
-        (
-            "'own_samplers_of_a_test.py:Batched'",
-            r"mine.yaml:3: algorithms\[1\]: .*runs no code of its own.*--algorithm or --task.*--allow-plugins",
-        ),
-        ("'own_samplers_of_a_test:Nothing'", r"mine.yaml:3: algorithms\[1\]: cannot load"),
-        ("'os:system'", r"mine.yaml:3: algorithms\[1\]: .* not a parvibench Algorithm"),
-        ("{name: 'own_samplers_of_a_test:Batched', label: svgd}", "algorithm label given twice"),
-        ("{name: svgd, lable: x}", r"algorithms\[1\].lable: unknown key. Known: label, preset"),
-    ):
-        suite.write_text(text.format(name))
-        with pytest.raises(SuiteError, match=told):
-            load_suite(str(suite))
-
-
-PLUGIN = """
-import pathlib
-pathlib.Path(__file__).with_suffix(".ran").touch()
-import parvibench as pb
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
-
-class KWFlow(Algorithm[SteppedSettings, ParticleState]):
-    name = "kw-flow"
-    kind = "particles"
-
-    def init(self, problem, settings, streams, horizon):
-        return ParticleState.start(problem)
-
-    def step(self, problem, settings, state, streams):
-        return ParticleState(state.x + 0.1 * problem.score(state.x))
-
-bowl = pb.task(lambda x: -x.square().sum(), 2, name="bowl")
-"""
-
-
-@pytest.mark.parametrize(
-    ("listed", "options", "cells"),
-    [
-        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["--allow-plugins"], ["banana/svgd", "banana/kw-flow"]),
-        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["-a", "lab/kw.py:KWFlow"], ["banana/kw-flow"]),
-        ("tasks: [banana]\nalgorithms: [svgd, 'kw.py:KWFlow']", ["-a", "./lab/kw.py:KWFlow"], ["banana/kw-flow"]),
-        ("tasks: [banana]\nalgorithms: [{name: 'kw.py:KWFlow', label: flow}]", ["--allow-plugins"], ["banana/flow"]),
-        ("tasks: [banana, 'kw.py:bowl']\nalgorithms: [ula]", ["--allow-plugins"], ["banana/ula", "bowl/ula"]),
-        ("tasks: [banana, 'kw.py:bowl']\nalgorithms: [ula]", ["-t", "lab/kw.py:bowl"], ["bowl/ula"]),
-        ("rows: [{task: 'kw.py:bowl', algorithm: 'kw.py:KWFlow'}]", ["--allow-plugins"], ["bowl/kw-flow"]),
-        ("tasks: [banana]\nalgorithms: ['kw.py:KWFlow']\ntune: {step_size: [0.1, 1], options: {kw-flow: {step_size: [1]}}}",
-         ["--allow-plugins", "--set", "kw-flow.step_size=1"], ["banana/kw-flow"]),
-    ],
-)  # fmt: skip
-def test_a_suite_names_files_beside_it_where_the_command_allows_them(
-    call: Run, tmp_path: Path, listed: str, options: list[str], cells: list[str]
-) -> None:
-    lab = tmp_path / "lab"
-    lab.mkdir()
-    (lab / "kw.py").write_text(PLUGIN)
-    (lab / "mine.yaml").write_text(f"name: mine\nbudget: {{iterations: 3}}\n{listed}\n")
-    words = ["run", "--suite", "lab/mine.yaml", "--replicates", "1", "--dry-run", "--json"]
-    refused = call(*words)
-    assert refused.code == 2
-    assert re.search("lab/mine.yaml:[0-9]+: .*a suite file is data and runs no code.*--allow-plugins", refused.err)
-    assert not (lab / "kw.ran").exists()
-    found = call(*words, *options)
-    assert found.code == 0, found.err
-    assert [f"{row['task']}/{row['label']}" for row in found.json] == cells
-
-
-@pytest.mark.ci
-def test_a_suite_names_no_file_elsewhere_and_runs_in_workers(call: Run, tmp_path: Path) -> None:
-    (tmp_path / "lab").mkdir()
-    text = "name: mine\ntasks: [banana]\nbudget: {{iterations: 3}}\nalgorithms: ['{}']\n"
-    for folder in (tmp_path, tmp_path / "lab"):
-        (folder / "kw.py").write_text(PLUGIN)
-    words = ["run", "--suite", "lab/mine.yaml", "--allow-plugins", "--replicates", "1", "--quiet"]
-    for place, told in (
-        ("../kw.py:KWFlow", "only files in its own folder"),
-        (f"{tmp_path}/kw.py:KWFlow", "only files in its own folder"),
-        ("no.py:KWFlow", "no such file beside the suite"),
-        ("kw.py:Nothing", "there is no 'Nothing'"),
-        ("not a module:Class", "neither installed code"),
-    ):
-        (tmp_path / "lab" / "mine.yaml").write_text(text.format(place))
-        answer = call(*words)
-        assert (answer.code, told in " ".join(answer.err.split())) == (2, True), answer.err
-    assert not (tmp_path / "kw.ran").exists()
-    (tmp_path / "lab" / "mine.yaml").write_text(text.format("kw.py:KWFlow"))
-    assert call(*words, "--workers", "1").code == 0
-    assert "&" in call("report", "--format", "latex").out
-
-
-def test_what_comes_from_elsewhere_joins_a_suite_and_names_select(own: Any) -> None:
-    def labels(*algorithms: Any) -> list[str]:
-        return [a.display for a in select("quick", ["banana"], named_methods(algorithms)[0], Execution()).algorithms]
-
-    place = "own_samplers_of_a_test:Walk"
-    assert labels(place) == labels(own.Walk) == [*labels(), "walk"]
-    assert labels(place, "svgd") == ["walk", "svgd"]
-    assert labels("svgd") == ["svgd"]
 
 
 def refusal(method: type[Any]) -> str:
@@ -520,25 +346,3 @@ def test_it_starts_where_initial_points_depend_on_the_density(tmp_path: Path) ->
     options = {"workers": 0, "out": tmp_path, "tracking": False, "replicates": 1, "budget": {"iterations": 5}}
     (cell,) = pb.run(tasks=["eight-schools-noncentered"], algorithms=[pb.sampler(langevin)], **options).cells
     assert cell.status == "ok", cell.reason
-
-
-def test_a_suite_names_stan_programs_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lab").mkdir()
-    for file in ("lab/line.stan", "lab/line.json", "other.json"):
-        (tmp_path / file).write_text("{}")
-    lab, place = Path("lab"), "line.stan:line.json"
-    assert (
-        plugin_place(place, lab, "beside")
-        == plugin_place(place, lab, [f"lab/{place}"])
-        == "lab/line.stan:lab/line.json"
-    )
-    assert plugin_place("line.stan", lab, "beside") == "lab/line.stan"
-    assert plugin_place("posteriordb:arK-arK", lab, ()) == "posteriordb:arK-arK"
-    for name, allowed, told in (
-        (place, (), "runs no code of its own"),
-        ("line.stan:../other.json", "beside", "only files in its own folder"),
-        ("line.stan:no.json", "beside", "no such file"),
-    ):
-        with pytest.raises(InputError, match=told):
-            plugin_place(name, lab, allowed)
