@@ -7,5 +7,6 @@ import pytest
 
 
 def every(n: int, values: Iterable[Any]) -> list[Any]:
-    """Every n-th from the first on in the default tests, the others in those that ``.ci/run`` adds."""
-    return [pytest.param(v, marks=[pytest.mark.ci] if i % n else []) for i, v in enumerate(values)]
+    """Every n-th from the first on in the default tests; the others in turn in those that ``.ci/run`` adds and in the slow ones."""
+    turns = ([pytest.mark.slow], [pytest.mark.ci])
+    return [pytest.param(v, marks=turns[(i - i // n) % 2] if i % n else []) for i, v in enumerate(values)]

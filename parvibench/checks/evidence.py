@@ -31,15 +31,22 @@ def law_p_values(fresh: Array, law: Array) -> Array:
     """Two-sided p-values per statistic, (S,), of fresh values (n, S) against draws of what is expected, (m, S)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rank = stats.mannwhitneyu(fresh, law, axis=0, method="asymptotic").pvalue
-    any_change = stats.ks_2samp(fresh, law, axis=0, method="asymp").pvalue
-    # All values equal: there is no variance, and nothing has changed.
-    rank, any_change = np.nan_to_num([rank, any_change], nan=1.0)
-    p = np.minimum(rank, any_change)
+    rank = np.nan_to_num(rank, nan=1.0)  # all values equal: there is no variance, and nothing has changed
+    n, m = len(fresh), len(law)
+    gaps = np.array([_largest_gap(np.sort(x), np.sort(y)) for x, y in zip(fresh.T, law.T, strict=True)])
+    p = np.minimum(rank, stats.kstwo.sf(gaps, max(1, round(n * m / (n + m)))))
     for i in np.flatnonzero(2 * p < _REFINED):  # in the far tails the approximations are off by factors
         x, y = fresh[:, i], law[:, i]
         exact = _exact_rank_p_value(x, y) if len(x) * len(y) <= _EXACT_UP_TO else rank[i]
         p[i] = min(exact, stats.ks_2samp(x, y).pvalue)
     return np.minimum(1.0, 2 * p)
+
+
+def _largest_gap(fresh: Array, law: Array) -> float:
+    """Kolmogorov and Smirnov's distance of sorted samples (n,) and (m,); SciPy's takes thirty times as long."""
+    joint = np.concatenate([fresh, law])
+    ours = np.searchsorted(fresh, joint, side="right") / len(fresh)
+    return float(np.abs(ours - np.searchsorted(law, joint, side="right") / len(law)).max())
 
 
 def _exact_rank_p_value(fresh: Array, law: Array) -> float:

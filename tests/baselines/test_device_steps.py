@@ -71,7 +71,7 @@ def test_the_guard_lets_pass_what_needs_no_number() -> None:
     [(n, {}) for n in FREE] + [pytest.param(*v, marks=pytest.mark.ci) for v in VARIANTS if v[0] in FREE],
     ids=lambda v: v if isinstance(v, str) else str(v),
 )
-@pytest.mark.parametrize("task_name", ["gmm5-2d", pytest.param("bnn-diabetes-sklearn", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("task_name", ["gmm5-2d", pytest.param("bnn-diabetes-sklearn", marks=pytest.mark.slow)])
 def test_a_step_never_waits_for_the_device(name: str, settings: dict[str, Any], task_name: str) -> None:
     task, algorithm = registry.load_task(task_name), registry.load_algorithm(name)
     if algorithm.needs - task.provides:

@@ -32,7 +32,9 @@ def law(target: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("target", [Gaussian([0.25], mean=1.0), Skewed()], ids=["gaussian", "skewed"])
+@pytest.mark.parametrize(
+    "target", [pytest.param(Gaussian([0.25], mean=1.0), marks=pytest.mark.slow), Skewed()], ids=["gaussian", "skewed"]
+)
 def test_nuts_has_the_exact_law(target: Any) -> None:
     """Four expectations, Student t of 40 batch means, p > 1e-6 each: false alarm 8e-6 for both targets.
 

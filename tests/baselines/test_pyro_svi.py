@@ -52,7 +52,9 @@ def test_the_diagonal_guide_climbs_as_a_plain_program_does() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize(
+    "guide", [pytest.param(g, marks=[pytest.mark.slow] if g in GUIDES[::2] else []) for g in GUIDES]
+)
 def test_every_guide_holds_a_gaussian(guide: str) -> None:
     """N(1, diag(1, 1/4)): 4,000 draws have its moments to 0.1, of which their own noise is 0.016. The flow's bound is
     tighter than its draws show, so it has twice the room.

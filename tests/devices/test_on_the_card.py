@@ -49,7 +49,7 @@ def test_the_exempt_are_those_of_other_libraries() -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [(n, {}) for n in SAMPLERS] + [pytest.param(*v, marks=pytest.mark.ci) for v in VARIANTS] + GUIDES,
+    [(n, {}) for n in SAMPLERS] + [pytest.param(*v, marks=pytest.mark.slow) for v in VARIANTS] + GUIDES,
     ids=lambda v: v if isinstance(v, str) else str(v),
 )
 @pytest.mark.parametrize("task", ["gmm5-2d", pytest.param("bnn-diabetes-sklearn", marks=pytest.mark.slow)])
