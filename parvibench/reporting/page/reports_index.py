@@ -5,9 +5,6 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 
-import jinja2
-from markupsafe import Markup
-
 from parvibench.core.errors import InputError
 
 _FILE = "summary.json"
@@ -92,6 +89,9 @@ def write_index(folder: Path) -> Path:
         raise InputError(
             f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
         )
+    import jinja2
+    from markupsafe import Markup
+
     style = (files("parvibench.reporting.page") / "templates" / "page.css").read_text(encoding="utf-8")
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
     page = folder / "index.html"

@@ -19,8 +19,8 @@ def compare(asked: Asked) -> None:
         pytest.skip(f"no recorded past yet, record it with make past: {', '.join(asked.new)}")
 
 
-#: A replicate at a time: their runs take twenty times as long as others; a third cell of the method is asked.
-_SLOW = {"banana/pathfinder", "biased-start-gaussian/pathfinder"}
+#: Asked before a release: of three small targets one, and what runs a replicate at a time, twenty times as long as others.
+_SLOW = {name for name in cells() if name.startswith("biased-start-gaussian/")} | {"banana/pathfinder"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _SLOW else []) for n in cells()])
