@@ -139,7 +139,7 @@ def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best
     assert beaten.best(0, [1, 5, 600], [False, True, False]).tolist() == [True, False, True]
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_exact_draws_share_the_familys_level() -> None:
     """Two tasks of 12 methods that are all exact: one false difference of any kind in at most 5% of 400 (and four errors)."""
     generator = np.random.default_rng(5)

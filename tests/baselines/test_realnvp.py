@@ -145,7 +145,11 @@ class Banana(Target):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("target", "loss"), [(Correlated(), 0.05), (Banana(), 0.3)], ids=["correlated", "banana"])
+@pytest.mark.parametrize(
+    ("target", "loss"),
+    [pytest.param(Correlated(), 0.05, marks=pytest.mark.slow), (Banana(), 0.3)],
+    ids=["correlated", "banana"],
+)
 def test_flows_learn_what_mean_field_cannot(target: Target, loss: float) -> None:
     """Both densities are normalised: the bound is minus the divergence. Standard errors of a bound are below 0.02.
 

@@ -46,9 +46,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-import torch._inductor
 from torch import Tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from parvibench.core.metric import Context
@@ -187,6 +185,9 @@ def fused(program: Callable[..., Any], given: Sequence[Tensor]) -> Callable[...,
     Raises:
         RuntimeError: what the fused program gives for these tensors differs from the plain one's by more than rounding.
     """
+    import torch._inductor
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     with torch.inference_mode(False):
         points = [v.clone() for v in given]
         recorded = make_fx(lambda *x: program(*x), tracing_mode="fake", _allow_non_fake_inputs=True)(*points)
