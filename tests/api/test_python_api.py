@@ -98,7 +98,7 @@ def test_figures_are_matplotlib_s(results: pb.Results, tmp_path: Path) -> None:
         results.plot("curves")
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_figures_for_papers(results: pb.Results, call: Run, tmp_path: Path) -> None:
     """PDF of a drawing of axes and of a grid of pictures; the same bytes from another process's drawing."""
     out = ["--out", str(results.store.root), "--to", str(tmp_path)]

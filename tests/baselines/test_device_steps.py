@@ -68,7 +68,7 @@ def test_the_guard_lets_pass_what_needs_no_number() -> None:
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [(n, {}) for n in FREE] + [pytest.param(*v, marks=pytest.mark.ci) for v in VARIANTS if v[0] in FREE],
+    [(n, {}) for n in FREE] + [pytest.param(*v, marks=pytest.mark.slow) for v in VARIANTS if v[0] in FREE],
     ids=lambda v: v if isinstance(v, str) else str(v),
 )
 @pytest.mark.parametrize("task_name", ["gmm5-2d", pytest.param("bnn-diabetes-sklearn", marks=pytest.mark.slow)])

@@ -272,7 +272,7 @@ def test_pathfinder_in_single_precision_has_the_scales_of_a_regression() -> None
     assert (x.double().std(1) / sd - 1).abs().max() < 0.15
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_pareto_k_is_arvizs_and_tells_of_normals_that_do_not_fit() -> None:
     """Twenty standard deviations from 0.01 to 100 have more directions than pairs: the smallest ratio of sds is below
     0.1, and k above 0.7. Catches ratios q / p, and draws that are not there.

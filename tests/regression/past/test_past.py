@@ -19,8 +19,8 @@ def compare(asked: Asked) -> None:
         pytest.skip(f"no recorded past yet, record it with make past: {', '.join(asked.new)}")
 
 
-#: Asked before a release: of three small targets one, and what runs a replicate at a time, twenty times as long as others.
-_SLOW = {name for name in cells() if name.startswith("biased-start-gaussian/")} | {"banana/pathfinder"}
+#: Asked before a release: of three small targets two, and what runs a replicate at a time, twenty times as long as others.
+_SLOW = {n for n in cells() if n.startswith(("biased-start-gaussian/", "linear-regression/"))} | {"banana/pathfinder"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in _SLOW else []) for n in cells()])
@@ -35,6 +35,7 @@ def test_density(task: str) -> None:
     compare(past_of_density(task))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", algorithms())
 def test_options(algorithm: str) -> None:
     """The law of nine steps under every value of every option."""
