@@ -280,7 +280,7 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     tasks = [np.where(np.isnan(t), math.inf, t) for t in tasks]
     drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
     tail = _tail([len(x) for x in tasks])
-    # Ends are order statistics, so that infinities are kept.
+    # Ends are order statistics, which may be infinite.
     ends = np.quantile(stats.trim_mean(drawn, 0.25, axis=1), [tail, 1 - tail], method="inverted_cdf")
     return Aggregate(float(stats.trim_mean(np.concatenate(tasks), 0.25)), *map(float, ends))
 

@@ -1,4 +1,4 @@
-"""How well samples and reference can be told apart: divergence by nearest neighbours, accuracy of a classifier."""
+"""Discrepancy between samples and reference: divergence by nearest neighbours, accuracy of a classifier."""
 
 import math
 from functools import lru_cache

@@ -28,7 +28,7 @@ _PIECE = 2**20
 
 
 def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
-    """Fetch a run and its cells from an MLflow server into a store; a cell the store holds is kept.
+    """Fetch a run and its cells from an MLflow server into a store; cells already in the store are not overwritten.
 
     Args:
         uri: of the server or database that holds a mirror.
