@@ -13,7 +13,7 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python -c constra
 # Without byte code on disk every process compiles the package and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart environment test test-slow traces past docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
+.PHONY: quickstart environment test test-slow traces docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -55,9 +55,6 @@ index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=nam
 
 traces: $(STAMP)  ## After an intended change of results: store the golden values of today; ONLY='mala', ONLY='*mini-batches'.
 	$(BIN)/python tests/regression/accept_traces.py '$(ONLY)'
-
-past: $(STAMP)  ## After an intended change of laws: record the past of the built-in methods; ONLY='banana/ula', ONLY='options/*'.
-	$(BIN)/python tests/regression/accept_past.py '$(ONLY)'
 
 edition: $(STAMP)  ## Freeze versions and published results under a name: EDITION=2026.12.
 	$(BIN)/python -m parvibench.board.editions '$(EDITION)' reports

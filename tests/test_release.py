@@ -94,7 +94,8 @@ def release(tag: str, changelog: str, folder: Path) -> subprocess.CompletedProce
     for name in (".ci/release", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "CHANGELOG.md").write_text(changelog)
-    (folder / ".ci/wheel").write_text("")
+    for script in ("wheel", "fresh"):
+        (folder / ".ci" / script).write_text("")
     for program in (folder / ".venv/bin/python", folder / "bin/make"):
         program.parent.mkdir(parents=True)
         program.symlink_to("/bin/true")

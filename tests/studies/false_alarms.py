@@ -1,6 +1,6 @@
-"""False-alarm rate and power of `parvibench check` and of the recorded past of the built-in methods, measured on clean runs with fresh seeds.
+"""False-alarm rate and power of `parvibench check` against known truth and against a baseline, measured on clean runs with fresh seeds.
 
-    python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of all questions, kept in STORE
+    python tests/studies/false_alarms.py runs STORE [--runs 20]    clean runs of all questions, and their baseline, in STORE
     python tests/studies/false_alarms.py report STORE TO           the page on the runs in STORE, written to TO
 
 Five parts: how many of the real runs were red; 2,000 runs resampled from the pool of clean replicates; all of the pool
@@ -12,7 +12,6 @@ shifts of every statistic.
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -25,17 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from parvibench.checks.baseline import Baseline, cell_subject, make
+from parvibench.checks.baseline import questions as baseline_questions
 from parvibench.checks.evidence import bound_p_value, law_p_values
 from parvibench.checks.outcomes import gating
 from parvibench.checks.question import Bound, Expected, Law, Question, Values
 from parvibench.checks.rounds import Keep, Plan, check
 from parvibench.checks.selection import select_questions
 from parvibench.core.streams import derive_seed
-
-_REGRESSION = Path(__file__).parents[1] / "regression"
-sys.path += [str(_REGRESSION), str(_REGRESSION / "past")]
-import recorded  # noqa: E402
-from option_laws import algorithms  # noqa: E402
+from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.suite import load_suite
 
 Array = NDArray[np.float64]
 RUNS, RESAMPLED, RELABELLED = 20, 2000, 200
@@ -50,19 +48,33 @@ def key(question: Question) -> str:
 
 
 @cache
-def all_questions() -> list[Question]:
-    """Of all built-in samplers, against known truth and the recorded past."""
-    past = [recorded.past_of_cell(name) for name in recorded.cells()]
-    past += [recorded.past_of_density(task) for task in recorded.densities()]
-    past += [recorded.past_of_options(algorithm) for algorithm in algorithms()]
-    assert not any(asked.new + asked.incomparable for asked in past), past
-    return [*select_questions().truths, *(question for asked in past for question in asked.questions)]
+def cells() -> list[Cell]:
+    """Cells of the suites ci and ci-networks whose requirements are met."""
+    return [c for suite in ("ci", "ci-networks") for c in expand(load_suite(suite)) if not c.missing_needs()]
+
+
+@cache
+def baseline(store: Path) -> Baseline:
+    """The baseline of all clean runs of a store, made at the first."""
+    file = store / "baseline.json"
+    if not file.is_file():
+        tasks = sorted({c.task for c in cells()})
+        make([cell_subject(c) for c in cells()], tasks, seed=derive_seed("false alarms, baseline"), date="").write(file)
+    return Baseline.load(file)
+
+
+@cache
+def all_questions(store: Path) -> list[Question]:
+    """Questions about all built-in samplers against known truth, and about the cells and their densities against the baseline."""
+    asked = baseline_questions(baseline(store), cells(), sorted({c.task for c in cells()}))
+    assert not asked.new + asked.incomparable, asked
+    return [*select_questions().truths, *asked.questions]
 
 
 def real_runs(store: Path, numbers: range, workers: int) -> None:
     """Clean checks; every measured value is kept, and which tests were red. Runs that are there are not repeated."""
     store.mkdir(parents=True, exist_ok=True)
-    questions = all_questions()
+    questions = all_questions(store)
     for number in numbers:
         file = store / f"run-{number:02d}.json"
         if file.is_file():
@@ -100,7 +112,7 @@ def pools(store: Path) -> tuple[list[Pool], dict[int, dict[str, Any]]]:
     documents = {int(f.stem[4:]): json.loads(f.read_text()) for f in sorted(store.glob("run-*.json"))}
     first = Plan().stages[0]
     found = []
-    for question in all_questions():
+    for question in all_questions(store):
         expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
         rows = [d["values"][key(question)] for d in documents.values()]
         rows = [row for row in rows if set(expected) <= set(row)]  # a run without one of them was red
@@ -219,7 +231,7 @@ def report(store: Path, to: Path) -> None:
     replicates = max(len(v) for p in found for v in p.fresh.values())
     low, high = stats.binomtest(int(red.sum()), RESAMPLED).proportion_ci()
     lines = [
-        "# False alarms and power of `parvibench check` and of the recorded past",
+        "# False alarms and power of `parvibench check` against known truth and a baseline",
         "",
         "Made by `python tests/studies/false_alarms.py`.",
         "",
@@ -246,7 +258,7 @@ def report(store: Path, to: Path) -> None:
         "",
         *(f"Red was run {number}: {'; '.join(d['red'])}." for number, d in documents.items() if d["red"]),
         "",
-        f"Baseline: {', '.join(f'{k} {v}' for k, v in recorded.stored(recorded.CELLS).made.items())}.",
+        f"Baseline: {', '.join(f'{k} {v}' for k, v in baseline(store).made.items())}.",
     ]
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text("\n".join(lines) + "\n")

@@ -77,7 +77,7 @@ def test_moments_of_a_correlated_normal_law(name: str, steps: int) -> None:
 #: Their runs take several seconds.
 _SLOW = {
     "pyro-svi": pytest.mark.slow,
-    "pathfinder": pytest.mark.past,
+    "pathfinder": pytest.mark.ci,
     "laplace": pytest.mark.ci,
     "pyro-nuts": pytest.mark.ci,
 }

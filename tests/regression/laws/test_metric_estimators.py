@@ -234,7 +234,7 @@ _CHEAP = (
     [
         pytest.param("banana", _CHEAP, id="banana"),
         pytest.param("gmm2-20d", (*_CHEAP, "w1", "modes_found", "mode_weight_tv"), id="gmm2-20d", marks=pytest.mark.ci),
-        pytest.param("gmm2-20d", ("c2st",), id="gmm2-20d, classifier", marks=pytest.mark.past),
+        pytest.param("gmm2-20d", ("c2st",), id="gmm2-20d, classifier", marks=pytest.mark.ci),
     ],
 )
 def test_floors(task: str, metrics: tuple[str, ...]) -> None:

@@ -9,7 +9,6 @@ import torch
 from golden.response import Response
 from golden.variants import variants
 from law_tools import problem_at, run
-from past.option_laws import algorithms
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -33,7 +32,9 @@ def after(name: str, settings: dict[str, Any], start: Tensor, ids: Sequence[int]
     return [leaf for leaf in leaves if leaf.ndim and len(leaf) == len(ids)]
 
 
-@pytest.mark.parametrize("name", algorithms())
+@pytest.mark.parametrize(
+    "name", [row.name for row in registry.algorithms().values() if row.built_in and not row.library]
+)
 def test_replicates_run_alone_as_together(name: str) -> None:
     """The last replicate starts ten times as far away: what is shared, such as a norm, shows."""
     start = torch.randn(3, 64, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

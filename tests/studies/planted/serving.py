@@ -23,18 +23,8 @@ LIBRARIES = (
     "arviz_stats.base", "ot", "pandas", "pydantic", "pyro", "rich.progress", "ruamel.yaml", "scipy.stats",
     "sklearn.pipeline", "torch", "typer",
 )  # fmt: skip
-#: Of pytest: nothing is written, the first failure ends the run. Default tests and those of `.ci/run` but the recorded past.
-_OPTIONS = (
-    "-x",
-    "-q",
-    "--no-header",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:benchmark-cache",
-    "-m",
-    "not slow and not past",
-)
+#: Of pytest: nothing is written, the first failure ends the run. Default tests and those of `.ci/run`.
+_OPTIONS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark-cache", "-m", "not slow")
 
 
 class _Chosen:
