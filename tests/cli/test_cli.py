@@ -296,8 +296,8 @@ def test_doctor_and_version(call: Run) -> None:
 
 
 def test_help_has_examples_and_is_quick_to_import() -> None:
-    code = "import sys; sys.argv = ['parvibench', 'run', '--help']; from parvibench.cli import main; main()"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    command = [sys.executable, "-m", "parvibench", "run", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert shown.returncode == 0
     assert "parvibench run --suite quick" in shown.stdout
 

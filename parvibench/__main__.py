@@ -1,0 +1,6 @@
+"""``python -m parvibench``: the command line."""
+
+from parvibench.cli import main
+
+if __name__ == "__main__":
+    main()
