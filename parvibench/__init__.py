@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .reporting.presented import Results
     from .targets.densities import task
     from .targets.jax_models import from_jax, from_numpyro
+    from .targets.pymc_models import from_pymc
     from .targets.pyro_models import from_pyro
     from .targets.stan_models import from_stan
 
@@ -57,6 +58,7 @@ _NAMES = {
     "reporting.presented": "Results",
     "targets.densities": "task",
     "targets.jax_models": "from_jax from_numpyro",
+    "targets.pymc_models": "from_pymc",
     "targets.pyro_models": "from_pyro",
     "targets.stan_models": "from_stan",
 }
@@ -65,7 +67,7 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
-    "task", "from_pyro", "from_jax", "from_numpyro", "from_stan", "jax_sampler",
+    "task", "from_pyro", "from_jax", "from_numpyro", "from_pymc", "from_stan", "jax_sampler",
 ]  # fmt: skip
 
 

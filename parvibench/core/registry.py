@@ -184,6 +184,8 @@ def _from_place(place: str) -> Task:
     file, _, attribute = place.rpartition(":")
     if inspect.isclass(task) and issubclass(task, Task):
         task = cast("Any", task)()
+    if adapter := _ADAPTERS.get(type(task).__module__.partition(".")[0]):
+        task = _resolve(adapter)(task, name=attribute.replace("_", "-"))
     if not isinstance(task, Task):
         right = f"NAME = pb.task({attribute}, dim=...), or of a Pyro model NAME = pb.from_pyro({attribute}, data)"
         raise InputError(
@@ -198,6 +200,9 @@ _OPENERS = {
     r"^posteriordb:": "parvibench.targets.posteriordb:opened",
     r"\.stan(:|$)": "parvibench.targets.stan_models:opened",
 }
+
+#: Library of an object that is a model by itself -> function that makes the task.
+_ADAPTERS = {"pymc": "parvibench.targets.pymc_models:from_pymc"}
 
 
 def adopt(task: Task, place: str = "") -> None:

@@ -20,9 +20,13 @@ def jax_library(module: str, extra: str = "jax") -> Any:
 def double_jax(module: str = "jax") -> Any:
     """As ``jax_library``, with JAX in double precision from now on in this process.
 
-    Going back would not do for NumPy arrays that are used in both: JAX 0.10 takes them to be of the type that they had.
+    JAX 0.10 takes NumPy arrays that it has met to be of the precision that they had then, so that new programs on them fail:
+    what it has compiled before the change is forgotten, and for the same reason the change is final.
     """
-    jax_library("jax").config.update("jax_enable_x64", True)
+    jax = jax_library("jax")
+    if not jax.config.jax_enable_x64:
+        jax.config.update("jax_enable_x64", True)
+        jax.clear_caches()
     return jax_library(module)
 
 

@@ -371,7 +371,7 @@ def _compare(task: FunctionTask, x: Tensor, score: Tensor) -> None:
     target = task.target([0], "cpu", x.dtype)
     along = torch.randn(x.shape, generator=Generator().manual_seed(1), dtype=x.dtype)
     single = task.precision is torch.float32
-    step = 1e-2 if single else 1e-5
+    step = 1e-2 if single else 1e-4
     up, down = (target.log_density((x + sign * step * along)[None])[0] for sign in (1, -1))
     slope, claimed = (up - down) / (2 * step), (score * along).sum(1)
     tolerance = (0.05 if single else _AGREEMENT) * (1 + slope.abs())

@@ -1,6 +1,8 @@
 """Densities in JAX and NumPyro models as tasks; twins of shipped tasks."""
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,30 @@ def assert_twins(target: Target, x: Tensor) -> None:
     density, gradient = (part[0] for part in target.log_density_and_score(x[None]))
     torch.testing.assert_close(score, gradient, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(value - value[0], density - density[0], rtol=1e-8, atol=1e-8)
+
+
+SAMPLED_BEFORE = """
+import numpy as np, jax, numpyro, numpyro.distributions as dist, parvibench as pb
+from numpyro.infer import MCMC, NUTS
+y, sd = np.array([2.1, -0.3, 1.7]), np.array([1.0, 2.0, 0.5])
+def model(y=None):
+    numpyro.sample("y", dist.Normal(numpyro.sample("m", dist.Normal(0, 3)), sd), obs=y)
+density = lambda x: -0.5 * (((y - x[0]) / sd) ** 2).sum()
+run = MCMC(NUTS(model), num_warmup=2, num_samples=2, progress_bar=False)
+run.run(jax.random.PRNGKey(0), y=y)
+jax.jit(density)(np.zeros(1))
+tasks = pb.from_numpyro(model, y=y), pb.from_jax(density, 1, name="density")
+run.run(jax.random.PRNGKey(1), y=y)
+print([task.dim for task in tasks])
+"""
+
+
+def test_data_that_jax_met_in_single_precision_are_read_in_double() -> None:
+    """A model that NumPyro has sampled, and a density that was compiled, in the same process; both run again afterwards."""
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SAMPLED_BEFORE], capture_output=True, text=True, check=False
+    )
+    assert shown.stdout == "[1, 1]\n", shown.stderr[-2000:]
 
 
 def test_a_density_in_jax_is_a_task(tmp_path: Path) -> None:

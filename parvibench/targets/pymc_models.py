@@ -1,0 +1,148 @@
+"""Tasks made of a PyMC model: ``pb.from_pymc``.
+
+The density is PyMC's own: that of the model's value variables, its free random variables mapped to R^k by PyMC's transforms,
+the Jacobians included. PyMC writes it, and the maps, as JAX functions, which run as any density in JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.core.errors import InputError, imported_library
+from parvibench.jax_programs.loading import double, double_jax, jax_library
+
+from .densities import checked
+from .jax_models import JaxDensity, JaxTask
+from .sites import Site, SiteTask, fields, parts, require_latent
+
+#: A program in JAX: arrays, in the order of the sites -> a list of arrays.
+Program = Callable[..., Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class PymcModel:
+    """The programs of a model."""
+
+    sites: tuple[Site, ...]
+    density: Program  #: free values -> the log density
+    outward: Program  #: free values -> values in their supports
+    inward: Program  #: values in their supports -> free values
+
+    def log_density(self, x: Any) -> Any:
+        """Log density in nats of a flat point (D,)."""
+        return self.density(*parts(x, self.sites).values())[0]
+
+    def mapped(self, program: Program, values: Sequence[Any]) -> dict[str, Tensor]:
+        """Many values, (n, ...) for each site, mapped by a program: name -> (n, ...), float64."""
+        with double():
+            arrays = jax_library("jax").vmap(lambda *one: tuple(program(*one)))(*values)
+        return {site.name: torch.from_numpy(np.array(a)) for site, a in zip(self.sites, arrays, strict=True)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PymcTask(SiteTask, JaxTask):
+    """The posterior of a PyMC model; its points are the flat vectors of all value variables, in the model's order."""
+
+    model: PymcModel
+
+    def constrain(self, x: Tensor) -> dict[str, Tensor]:
+        """Values of the free random variables, name -> (n, ...), float64, at points (n, D)."""
+        points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
+        return self.model.mapped(self.model.outward, list(parts(points, self.sites).values()))
+
+    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.model.mapped(self.model.inward, [values[site.name].numpy() for site in self.sites])
+
+
+def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
+    """The posterior of a PyMC model as a task.
+
+    Args:
+        model: a ``pymc.Model`` whose free random variables are continuous; its data are those of the moment.
+        name: of the task; default: the model's own name, or ``pymc-model``.
+
+    Raises:
+        LibraryMissingError: PyMC or JAX is not installed.
+        InputError: a free random variable is discrete, data come in mini-batches, the density cannot be written in JAX, or
+            as of ``pb.task``.
+
+    >>> with pm.Model() as schools: ...  # doctest: +SKIP
+    >>> task = from_pymc(schools, name="schools")  # doctest: +SKIP
+    """
+    double_jax()  # importing PyMC's JAX module switches the process to double precision, too
+    jaxified = imported_library("pymc.sampling.jax", "pymc")
+    called = name or getattr(model, "name", "").replace("_", "-") or "pymc-model"
+    if not isinstance(model, imported_library("pymc", "pymc").Model):
+        raise InputError(f"{called}: from_pymc takes a pymc.Model, and got a {type(model).__name__}")
+    _refuse(called, model)
+    try:
+        made = _programs(jaxified, model)
+    except Exception as error:
+        first = str(error).strip().split("\n")[0][:300]
+        raise InputError(f"{called}: PyMC cannot write the model in JAX: {type(error).__name__}: {first}") from error
+    density = JaxDensity(called, made.log_density, model)
+    about = fields("PyMC", model, called, made.sites) | {"coordinates": _coordinates(model, made.sites)}
+    return checked(PymcTask(log_density=density, own_score=density.score, batched=True, model=made, **about))
+
+
+def _refuse(called: str, model: Any) -> None:
+    """``InputError`` for a model whose density is discrete or random."""
+    if discrete := model.discrete_value_vars:
+        names = ", ".join(repr(model.values_to_rvs[v].name) for v in discrete)
+        raise InputError(
+            f"{called}: {names} is discrete; samplers here move in R^D: sum it out (pm.Mixture), or observe it"
+        )
+    graph = imported_library("pytensor.graph.traversal", "pymc")
+    for variable in graph.ancestors(model.observed_RVs):
+        kind = type(variable.owner.op).__name__ if variable.owner else ""
+        if kind.startswith("Minibatch"):
+            raise InputError(f"{called}: data come in mini-batches; give all rows: the density must not be random")
+        if kind.startswith("Simulator"):
+            raise InputError(f"{called}: a Simulator has no density")
+
+
+def _programs(jaxified: Any, model: Any) -> PymcModel:
+    """The sites of a model, in its order, and its programs."""
+    variables, free = model.free_RVs, model.value_vars
+    start = model.initial_point(0)
+    outward = jaxified.get_jaxified_graph(inputs=free, outputs=model.replace_rvs_by_values(variables))
+    values = jax_library("jax").eval_shape(lambda *arrays: tuple(outward(*arrays)), *(start[v.name] for v in free))
+    sites = tuple(
+        Site(rv.name, tuple(value.shape), tuple(np.shape(start[v.name])))
+        for rv, v, value in zip(variables, free, values, strict=True)
+    )
+    require_latent(model.name or "the model", sites)
+    # A transform may depend on other variables, such as a bound that is itself unknown.
+    given = [rv.type(name=rv.name) for rv in variables]
+    transforms = (model.rvs_to_transforms[rv] for rv in variables)
+    inverse = [
+        x if transform is None else transform.forward(x, *rv.owner.inputs)
+        for rv, x, transform in zip(variables, given, transforms, strict=True)
+    ]
+    replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
+    inward = replace(inverse, dict(zip(variables, given, strict=True)), strict=False)
+    return PymcModel(
+        sites,
+        jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()]),
+        outward,
+        jaxified.get_jaxified_graph(inputs=given, outputs=inward),
+    )
+
+
+def _coordinates(model: Any, sites: tuple[Site, ...]) -> tuple[str, ...]:
+    """Names of the D coordinates: with the model's labels where a variable has dimensions and its transform keeps the shape."""
+    names: list[str] = []
+    for site in sites:
+        labels = [model.coords.get(d) for d in model.named_vars_to_dims.get(site.name, ())]
+        if site.free != site.shape or tuple(len(part or ()) for part in labels) != site.free or not site.free:
+            names += site.coordinates
+        else:
+            rows = np.ndindex(site.free)
+            names += [f"{site.name}[{','.join(str(p[i]) for p, i in zip(labels, at, strict=True))}]" for at in rows]
+    return tuple(names)
