@@ -1,10 +1,7 @@
 """Stan's NUTS on a program, as stanli implements it: its chains, and what they evaluate."""
 
-import contextlib
 import math
-import os
 import re
-import sys
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -42,7 +39,6 @@ class NUTS:
 
     def __init__(self, model: StanModel) -> None:
         self._model, self._text = model, re.split(r"\bgenerated\s+quantities\s*\{", model.program.text)[0]
-        self._prints = re.search(r"\bprint\s*\(", self._text) is not None
 
     @cached_property
     def _stanli(self) -> Any:
@@ -67,15 +63,14 @@ class NUTS:
 
         ``InputError`` where Stan's sampler fails.
         """
-        with _silent(self._prints):
-            try:
-                fit = self._stanli.sample(
-                    chains=1, parallel_chains=1, refresh=0, seed=seed, inits=start, warmup=warmup, samples=draws,
-                    save_warmup=True, delta=acceptance, max_depth=depth, step_size=step, inv_metric=metric,
-                    adapt_engaged=warmup > 0,
-                )  # fmt: skip
-            except RuntimeError as error:
-                raise InputError(f"Stan: {error}") from None
+        try:
+            fit = self._stanli.sample(
+                chains=1, parallel_chains=1, refresh=0, seed=seed, inits=start, warmup=warmup, samples=draws,
+                save_warmup=True, delta=acceptance, max_depth=depth, step_size=step, inv_metric=metric,
+                adapt_engaged=warmup > 0,
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise InputError(f"Stan: {error}") from None
         stats = dict(zip(imported_library("stanli").SAMPLER_COLUMNS, fit.sampler_stats[0].T, strict=True))
         count = _FIRST + len(stats["n_leapfrog__"]) + int(stats["n_leapfrog__"].sum())
         count += searches(stats["stepsize__"][: warmup + 1], stats["accept_stat__"][:warmup], step, acceptance)
@@ -126,20 +121,3 @@ def windows(total: int) -> Iterator[int]:
         end += size
         if end != last and end + 2 * size >= total - _AFTER:
             end = last
-
-
-@contextlib.contextmanager
-def _silent(wanted: bool) -> Iterator[None]:
-    """Without what a program prints to the process's standard output."""
-    if not wanted:
-        yield
-        return
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
