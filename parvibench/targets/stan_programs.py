@@ -122,6 +122,8 @@ class StanModel:
             raise InputError(self._explained(str(error), origin)) from None
         self._density, self._gradient, silence = _functions(self._model.lib_path)
         silence(ctypes.cast(_SILENT, ctypes.c_void_p), None)
+        # The model, and whether constants are dropped and the Jacobian is included; of their own types, which is faster.
+        self._first = [repeat(v) for v in (ctypes.c_void_p(self._model.model), ctypes.c_int(1), ctypes.c_int(1))]
         self.dim, self.parameters = int(self._model.param_unc_num()), int(self._model.param_num())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -150,13 +152,14 @@ class StanModel:
         if x.shape[1:] != (self.dim,):
             raise InputError(f"{self.program.file}: points of shape {x.shape}, not (n, {self.dim})")
         values, slopes = np.empty(len(x)), np.empty((len(x) if gradients else 0, self.dim))
-        arrays = (x, values, slopes) if gradients else (x, values)
-        function, flags = self._gradient if gradients else self._density, [repeat(f) for f in (self._model.model, 1, 1)]
+        rows = [(x.ctypes.data, 8 * self.dim), (values.ctypes.data, 8)]
+        function, rows = (
+            (self._gradient, [*rows, (slopes.ctypes.data, 8 * self.dim)]) if gradients else (self._density, rows)
+        )
 
         def part(first: int, last: int) -> list[int]:
-            rows = ((a.ctypes.data, a.strides[0]) for a in arrays)
             places = (range(at + first * size, at + last * size, size) for at, size in rows)
-            return list(map(function, *flags, *places, repeat(None)))
+            return list(map(function, *self._first, *places, repeat(None)))
 
         used, start = self._threads(len(x)), time.perf_counter()
         if used == 1:
@@ -167,8 +170,8 @@ class StanModel:
             ends = [len(x) * t // used for t in range(used + 1)]
             with ThreadPoolExecutor(used) as pool:
                 codes = list(chain.from_iterable(pool.map(part, ends, ends[1:])))
-        none = np.array(codes, dtype=bool) | ~(values > -np.inf)
-        if none.any():
+        if any(codes) or not (values > -np.inf).all():
+            none = np.array(codes, dtype=bool) | ~(values > -np.inf)
             values[none], slopes[none[: len(slopes)]] = -np.inf, np.nan
             self._ask(x[none])
         return torch.from_numpy(values), torch.from_numpy(slopes)

@@ -129,6 +129,8 @@ def test_a_batch_is_bitwise_bridgestans_in_threads_in_copies_and_at_once() -> No
         assert values.tolist() == [value for value, _ in plain]
         assert np.array_equal(slopes.numpy(), [slope for _, slope in plain])
     assert torch.equal(model.density(x), found[0][0])
+    assert torch.equal(model.density(x[3:4].expand(1, -1)), found[0][0][3:4])
+    assert model.density(x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize(
