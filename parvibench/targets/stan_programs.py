@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 #: Environment variable with compiled libraries, separated as the folders of PATH are.
 LIBRARY_VARIABLE = "PARVIBENCH_STAN_LIBRARY"
 #: A batch is split over threads where each has this much to do, s, in gradients of at least the second.
-_WORTH_A_THREAD, _WORTH_SHARING = 0.5e-3, 10e-6
+_WORTH_A_THREAD, _WORTH_SHARING = 0.5e-3, 50e-6
 #: Of random numbers in transformed data and in generated quantities.
 _SEED = 1
 _INCLUDE = re.compile(r"""\s*\#include\s*[<"]?([^\s<>"]+)[>"]?\s*(//.*)?""")
@@ -104,10 +104,8 @@ class StanModel:
         self.program, self.data, self.library = program, data, library
         self.rejection = ""  #: what the program said of the first point that it rejected
         self._seconds = 0.0  # of a gradient
-        stanli, bridgestan = (
-            (None if library else imported_library("stanli", "stan")),
-            imported_library("bridgestan", "stan"),
-        )
+        stanli = None if library else imported_library("stanli", "stan")
+        bridgestan = imported_library("bridgestan", "stan")
         options = {"seed": _SEED, "warn": False}
         try:
             with contextlib.redirect_stdout(io.StringIO()):
@@ -152,10 +150,9 @@ class StanModel:
         if x.shape[1:] != (self.dim,):
             raise InputError(f"{self.program.file}: points of shape {x.shape}, not (n, {self.dim})")
         values, slopes = np.empty(len(x)), np.empty((len(x) if gradients else 0, self.dim))
-        rows = [(x.ctypes.data, 8 * self.dim), (values.ctypes.data, 8)]
-        function, rows = (
-            (self._gradient, [*rows, (slopes.ctypes.data, 8 * self.dim)]) if gradients else (self._density, rows)
-        )
+        rows, function = [(x.ctypes.data, 8 * self.dim), (values.ctypes.data, 8)], self._density
+        if gradients:
+            rows, function = [*rows, (slopes.ctypes.data, 8 * self.dim)], self._gradient
 
         def part(first: int, last: int) -> list[int]:
             places = (range(at + first * size, at + last * size, size) for at, size in rows)
@@ -222,8 +219,7 @@ class StanModel:
 
     def _rows(self, function: Any, rows: Array) -> Array:
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                return np.array([function(row) for row in rows]).reshape(len(rows), -1)
+            return np.array([function(row) for row in rows]).reshape(len(rows), -1)
         except RuntimeError as error:
             raise InputError(f"Stan: {_line(str(error), self.program)}") from None
 
