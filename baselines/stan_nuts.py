@@ -1,15 +1,17 @@
 """The No-U-Turn sampler of Stan itself, on tasks that are Stan programs.
 
-Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434. Stan's services with a diagonal metric and
-Stan's windowed warm-up run in C++ on the compiled program: N chains, one after the other, from the task's initial points.
-The first step is the warm-up and a block of transitions, every further one a block with the step length and the metric
-that the warm-up left. Its length is a quarter of the budget at 16 evaluations a transition, at most ``warmup``.
+Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434. Stan's sampler with a diagonal metric and
+Stan's windowed warm-up, as stanli runs it on the program that it interprets: N chains, one after the other, from the
+task's initial points. The first step is the warm-up and a block of transitions, every further one a block with the step
+length and the metric that the warm-up left. Its length is a quarter of the budget at 16 evaluations a transition, at most
+``warmup``; Stan adapts the metric in a warm-up of 150 transitions or more.
 
-The meter cannot stop Stan within a transition: evaluations are counted in C++, those of the search for a step length and
-of the warm-up included, and charged after each block; a chain ends at the first transition at which the budget is spent.
-That block is dropped: the last complete state stands.
+The meter cannot stop Stan within a block: its evaluations, those of the search for a step length and of the warm-up
+included, are charged after each; once the budget is spent, the chains that are left are not run. That block is dropped:
+the last complete state stands.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +27,8 @@ from parvibench.core.task import Problem
 from ._external import require_one_replicate, seed_of
 from ._jax_chains import Info, TreeSettings
 
-#: Evaluations of a transition that the length of the warm-up is made for, the least number of transitions there, and the
-#: most evaluations of a chain without a budget.
-_FORESEEN, _FEWEST, _NO_LIMIT = 16, 20, 2**40
+#: Evaluations of a transition that the length of the warm-up is made for, and the least number of transitions there.
+_FORESEEN, _FEWEST = 16, 20
 
 
 class Settings(TreeSettings):
@@ -52,16 +53,21 @@ class StanNUTS(Algorithm[Settings, State]):
     name = "stan-nuts"
     kind = "chains"
     needs = frozenset({"full-batch", "score", "stan"})
+    version = 2
     max_chunk = 1
     host_bound = True
     counted_afterwards = True
-    library = "httpstan"
+    library = "stanli"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Carpenter et al. (2017), Journal of Statistical Software 76"
     summary = "the No-U-Turn sampler of Stan, on Stan programs (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points; ``UnsupportedError`` for a task that is no Stan program."""
+        """Chains at the task's initial points.
+
+        Raises:
+            UnsupportedError: the task is no Stan program, or Stan's sampler does not run on it.
+        """
         require_one_replicate(problem, self.name)
         if problem.native is None:
             raise UnsupportedError(f"{self.name} runs Stan programs only: name a task model.stan:data.json")
@@ -69,6 +75,7 @@ class StanNUTS(Algorithm[Settings, State]):
         quarter = horizon * settings.block / 4 if limit is None else limit / (4 * x.shape[1] * _FORESEEN)
         warmup = min(settings.block * settings.warmup_blocks, int(quarter))
         places = x.double()
+        problem.native.require(places[0])
         ones = torch.ones_like(places)
         return State(x, places, ones[..., 0], ones, warmup if warmup >= _FEWEST else 0)
 
@@ -78,23 +85,21 @@ class StanNUTS(Algorithm[Settings, State]):
         Raises:
             BudgetExhausted: the budget ended within the block.
         """
-        meter, used = problem.meter, 0
-        left = _NO_LIMIT if meter.limit is None else int(meter.limit - meter.charged)
-        seed = seed_of(streams, self.name, streams.step)
-        places, steps, metrics = (t[0].numpy().copy() for t in (state.places, state.steps, state.metrics))
-        told = []
-        for chain, start in enumerate(places):
-            positions, facts, spent = problem.native.nuts(
-                start, steps[chain : chain + 1], metrics[chain], seed=seed, chain=chain + 1, warmup=state.warmup,
-                draws=settings.block, depth=settings.max_tree_depth, acceptance=settings.target_acceptance,
-                limit=left - used,
+        meter, used, blocks = problem.meter, 0, []
+        left = math.inf if meter.limit is None else meter.limit - meter.charged
+        for chain, start in enumerate(state.places[0].numpy()):
+            blocks.append(
+                problem.native.block(
+                    start, state.steps[0, chain].item(), state.metrics[0, chain].numpy(), draws=settings.block,
+                    seed=seed_of(streams, self.name, streams.step, chain), warmup=state.warmup,
+                    depth=settings.max_tree_depth, acceptance=settings.target_acceptance,
+                )
             )  # fmt: skip
-            used += abs(spent)
-            if spent < 0 or used > left:
-                meter.charge(scores=min(used, left))
+            used += blocks[-1].evaluations
+            if used > left:
+                meter.charge(scores=left)
                 raise BudgetExhausted("the budget ended within a block of transitions: the last complete one stands")
-            places[chain] = positions[-1]
-            told.append(facts.mean(0))
         meter.charge(scores=used)
-        at, step, metric = (torch.from_numpy(a)[None] for a in (places, steps, metrics))
-        return State(at.to(state.x), at, step, metric, 0), Info(*state.x.new_tensor(np.mean(told, 0))[:, None])
+        at, steps, metrics, told, _ = (torch.from_numpy(np.array(values))[None] for values in zip(*blocks, strict=True))
+        state = State(at.to(state.x), at, steps, metrics, 0)
+        return state, Info(*told.to(state.x).mean(1).unbind(1))

@@ -1,6 +1,7 @@
 """Posteriors that users of probabilistic programs know: what they share.
 
-States are Stan's unconstrained coordinates, and densities Stan's ``log_prob`` with the Jacobian, up to a constant.
+States are Stan's unconstrained coordinates (of simplexes those of Stan up to 2.36: ``_transforms``), and densities Stan's
+``log_prob`` with the Jacobian, up to a constant.
 Start: Stan's, every coordinate uniform on (-2, 2), drawn again where the density or the score is beyond 1e18: Stan draws
 again where they are not finite in double precision; here their squares must be finite in single precision.
 """
@@ -97,8 +98,14 @@ class PosteriorTask(Task):
 
     @property
     def coordinates(self) -> tuple[str, ...]:
-        """Stan's names of the coordinates."""
+        """Names of the coordinates."""
         return self.layout.names
+
+    @property
+    def convention(self) -> str:
+        """Which transform the coordinates are of, where versions of Stan differ; for messages."""
+        sticks = any(p.constraint.suffix for p in self.layout.parameters)
+        return "simplexes by stick-breaking, as in Stan up to 2.36" if sticks else ""
 
     def variables(self) -> Variables:
         """The data, float64."""

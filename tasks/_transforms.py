@@ -2,7 +2,8 @@
 
 A density on constrained parameters becomes one on all of R^D when the logarithm of the transform's Jacobian is
 added. Stan Reference Manual, chapter "Constraint Transforms"; the simplex is that of Stan up to version 2.36
-(stick-breaking). Coordinates follow the order of the parameters, and bear Stan's names.
+(stick-breaking; later versions take isometric log ratios). Coordinates follow the order of the parameters, and bear
+Stan's names, but for a simplex: ``theta_stick[1]``, so that coordinates of a later Stan are not taken for these.
 """
 
 import math
@@ -24,6 +25,7 @@ class Constraint(ABC):
     """A map from unconstrained coordinates (..., k) to a parameter (..., m), one to one onto its support."""
 
     missing: ClassVar[int] = 0  #: m - k
+    suffix: ClassVar[str] = ""  #: of the names of coordinates, where another transform goes by the parameter's name
 
     @abstractmethod
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
@@ -89,7 +91,7 @@ class Simplex(Constraint):
     The share of the k-th of m is 1 / (1 + exp(-u_k + log(m - k))), so that u = 0 gives equal numbers.
     """
 
-    missing = 1
+    missing, suffix = 1, "_stick"
 
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
         """The shares of the stick, and the sum of log share + log(1 - share) + log(rest before it)."""
@@ -123,7 +125,7 @@ class Parameter:
         """Names of its coordinates: ``mu``, or ``theta[1]``, ``theta[2]``, ..."""
         if self.size is None:
             return (self.name,)
-        return tuple(f"{self.name}[{i + 1}]" for i in range(self.free))
+        return tuple(f"{self.name}{self.constraint.suffix}[{i + 1}]" for i in range(self.free))
 
 
 @dataclass(frozen=True)

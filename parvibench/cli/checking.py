@@ -60,6 +60,7 @@ def check(
             autocompletion=shared.names_of("task"),
         ),
     ] = None,
+    stan_library: shared.StanLibrary = None,
     setting: shared.Settings = None,
     iterations: Annotated[
         int, Option(min=1, help="Iterations for a sampler from outside, or with settings of its own.")

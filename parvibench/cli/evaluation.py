@@ -27,6 +27,7 @@ def evaluate(
     variables: Annotated[str | None, typer.Option(help="Variables to use, as mu,theta.")] = None,
     axes: Annotated[str | None, typer.Option(help="Names of the dimensions of an unnamed array, as draw,chain,dim.")] = None,
     cost: Annotated[list[str] | None, typer.Option(metavar="score_evaluations=N", help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.")] = None,
+    stan_library: shared.StanLibrary = None,
     label: Annotated[str | None, typer.Option(help="Name in the leaderboard. Default: that of the file.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="Metric to compute (repeatable). Default: those of the task.", autocompletion=names_of("metric"))] = None,
     out: Out = DEFAULT_STORE,

@@ -14,7 +14,7 @@ from parvibench.api import listing
 from parvibench.api.listing import KINDS
 from parvibench.core.errors import InputError
 
-from .shared import EXIT_FAILED, Json, answer, names_of, new_table, note, out_console, print_json
+from .shared import EXIT_FAILED, Json, StanLibrary, answer, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer()
 data = typer.Typer(no_args_is_help=True, help="Data sets: status and download.")
@@ -73,6 +73,7 @@ def _named(ctx: typer.Context, incomplete: str) -> list[str]:
 def show(
     kind: Annotated[str, _kind()],
     name: Annotated[str, typer.Argument(help="Name of the task, algorithm, metric or suite.", autocompletion=_named)],
+    stan_library: StanLibrary = None,
     figure: Annotated[Path | None, typer.Option(help="Write a corner plot of the reference samples of a task (.png or .svg).")] = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip

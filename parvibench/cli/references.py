@@ -14,7 +14,7 @@ from parvibench.api.listing import FORMATS
 from parvibench.core.errors import InputError
 
 from .progress import progress
-from .shared import EXIT_FAILED, Json, listed, names_of, note, out_console, print_json
+from .shared import EXIT_FAILED, Json, StanLibrary, listed, names_of, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build, verify, complete noise floors.")
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def reference_build(
     start: Annotated[Literal["task", "pathfinder", "laplace"] | None, Option(help="First points of the chains: the task's (default), or draws of Pathfinder or Laplace fits, where chains from the task's start do not reach the bulk of the mass.")] = None,
     draws: Annotated[list[str] | None, Option(metavar="N|FILE", help="Draws per chain after warm-up (500), or a file of draws (repeatable).")] = None,
     chains: Annotated[int | None, Option(help="Number of chains (200).")] = None,
+    stan_library: StanLibrary = None,
     columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, Option(help="Variables of --draws FILE to use, as a,b.")] = None,
     uncertified: Annotated[bool, Option("--uncertified", help="Write the reference of chains that fail a test too, marked with the failed tests.")] = False,

@@ -45,6 +45,7 @@ app = typer.Typer()
 def run(
     suite: shared.Suite = None,
     task: shared.Tasks = None,
+    stan_library: shared.StanLibrary = None,
     algorithm: shared.Algorithms = None,
     setting: shared.Settings = None,
     replicates: Annotated[int | None, Option(help="Number of independent replicates per cell.")] = None,
@@ -128,6 +129,7 @@ def _print_against(board: pd.DataFrame, said: list[str]) -> None:
 def tune(
     suite: Annotated[str, Argument(help="Name of a shipped suite, or path of a suite file.", autocompletion=shared.names_of("suite"))],
     task: shared.Tasks = None,
+    stan_library: shared.StanLibrary = None,
     algorithm: shared.Algorithms = None,
     setting: shared.Settings = None,
     profile: Annotated[str | None, Option(help="Profile to tune. Default: the first of the suite.")] = None,
@@ -236,6 +238,7 @@ def report(
     run_id: Annotated[str | None, Option("--run", help="Id of the run. Default: the latest.")] = None,
     to: Annotated[Path | None, Option(help="Folder of the report. Default: OUT/report, with --task OUT/report-part.")] = None,
     task: shared.Tasks = None,
+    stan_library: shared.StanLibrary = None,
     figure: Annotated[str | None, Option(help="Write only this figure (the page shows its name), as SVG or PNG with CSV.")] = None,
     format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: print the leaderboard as a booktabs table, or write it into --to; pdf: the --figure as PDF.")] = "html",
     tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,

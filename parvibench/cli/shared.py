@@ -1,6 +1,7 @@
 """Consoles, options and printing that all commands share."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -55,6 +56,24 @@ Suite = Annotated[
 Tasks = Annotated[
     list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable).", autocompletion=names_of("task"))
 ]
+_STAN_LIBRARY = "PARVIBENCH_STAN_LIBRARY"
+
+
+def _known(files: list[Path] | None) -> None:
+    """Tell this process, and those that it starts, of compiled Stan programs."""
+    if missing := [str(file) for file in files or () if not file.is_file()]:
+        raise InputError(f"--stan-library: no such file: {', '.join(missing)}")
+    if files:
+        os.environ[_STAN_LIBRARY] = os.pathsep.join(str(file.absolute()) for file in files)
+
+
+StanLibrary = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Library that BridgeStan compiled of the Stan program NAME.stan, NAME_model.so, for what stanli does not "
+        "support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY,
+    ),
+]  # fmt: skip
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(

@@ -22,7 +22,8 @@ from parvibench.core.errors import InputError, ShapeError
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
 from .sites import Box, SiteTask
-from .stan_programs import StanModel, compiled, digest, lacking
+from .stan_programs import StanModel, digest, library_of, read
+from .stan_sampling import NUTS
 
 #: Random starts that Stan, too, tries before it gives up.
 _STARTS = 100
@@ -37,33 +38,41 @@ class Parameter(NamedTuple):
 
 
 def from_stan(
-    program: str | Path, data: str | Path | Mapping[str, Any] | None = None, *, name: str | None = None
+    program: str | Path,
+    data: str | Path | Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    library: str | Path | None = None,
 ) -> StanTask:
     """The posterior of a Stan program as a task.
 
-    The program is compiled once, in about half a minute, and kept in the user's cache. Needs the extra ``stan``.
+    stanli interprets the program, without a compiler. Needs the extra ``stan``.
 
     Args:
         program: file of the program, ``.stan``.
         data: file of its data in JSON, or the values by name; None for a program without data.
         name: of the task; default: the program's, followed by that of the data where they differ.
+        library: what BridgeStan compiled of the program, for what stanli does not support; default: the one of the name
+            ``PROGRAM_model`` that the environment variable ``PARVIBENCH_STAN_LIBRARY`` names, if any.
 
     Raises:
-        InputError: Stan refuses program or data, a parameter is discrete, the density is not finite at random starts, or
-            httpstan or a C++ compiler is not installed.
+        InputError: Stan refuses program or data, a parameter is discrete, or the density is not finite at random starts.
+        LibraryMissingError: the extra is not installed.
 
     >>> task = from_stan("schools.stan", "schools.json")  # doctest: +SKIP
     >>> task.constrain(samples)["tau"]  # doctest: +SKIP
     """
-    program, place, stem = Path(program), f"{Path(program).resolve()}:", ""
+    program, place, stem, origin = Path(program), f"{Path(program).resolve()}:", "", "the data"
     if isinstance(data, str | Path):
-        text, stem, place = _read(Path(data)), Path(data).stem, f"{place}{Path(data).resolve()}"
+        text, stem, origin = _json(Path(data), _file(Path(data))), Path(data).stem, str(data)
+        place = f"{place}{Path(data).resolve()}"
     else:
-        text = json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist())
+        text = _json("data", json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist()))
     stems = [program.stem, stem] if stem not in ("", "data", program.stem) else [program.stem]
     label = label_of(name or re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(stems))[:64])
-    loadable = name is None and not isinstance(data, Mapping)
-    return task_of(StanTask, label, program, text, place if loadable else "")
+    loadable = name is None and library is None and not isinstance(data, Mapping)
+    given = None if library is None else Path(library)
+    return task_of(StanTask, label, program, text, place if loadable else "", origin, given)
 
 
 def opened(place: str) -> StanTask:
@@ -74,13 +83,15 @@ def opened(place: str) -> StanTask:
     return from_stan(found[1], found[2] or None)
 
 
-def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **more: Any) -> S:
-    """A task of a program and the JSON text of its data; ``more`` are further fields."""
-    library = compiled(program)
+def task_of(
+    kind: type[S], label: str, program: Path, data: str, place: str, origin: str = "the data",
+    library: Path | None = None, **more: Any,
+) -> S:  # fmt: skip
+    """A task of a program and the JSON text of its data, which come from ``origin``; ``more`` are further fields."""
     try:
-        model = StanModel(library, data)
+        model = StanModel(read(program), data, library or library_of(program), origin=origin)
     except InputError as error:
-        raise InputError(f"{label}: {error}{lacking(program, data)}") from None
+        raise InputError(f"{label}: {error}") from None
     if not model.dim:
         raise InputError(f"{label}: the program has no parameters: nothing to sample")
     parameters = _shapes(model.names(1))
@@ -94,7 +105,7 @@ def task_of(kind: type[S], label: str, program: Path, data: str, place: str, **m
         made = checked(made)
     except InputError as error:
         raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
-    return replace(made, provides=made.provides | {"stan"})
+    return made if model.library else replace(made, provides=made.provides | {"stan"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +137,10 @@ class StanTask(FunctionTask):
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the parameters; errors and others as of ``SiteTask.unconstrain``."""
+        if self.model.lost:
+            raise ShapeError(
+                f"{self.name}: {', '.join(self.model.lost)}: values of a unit vector do not hold its coordinates"
+            )
         parts = []
         for name, shape in self.sites:
             if name not in values:
@@ -142,7 +157,7 @@ class StanTask(FunctionTask):
     @property
     def source(self) -> str:
         """What names this density in a cell's key: program and data."""
-        return f"{self.model.library.stem}-{digest(self.model.data)}-{super().source}"
+        return f"{digest(self.model.program.text)}-{digest(self.model.data)}-{super().source}"
 
 
 class StanTarget(FunctionTarget):
@@ -150,11 +165,11 @@ class StanTarget(FunctionTarget):
 
     def __init__(self, task: StanTask) -> None:
         super().__init__(task)
-        self.native: StanModel = task.model
+        self._model, self.native = task.model, None if task.model.library else NUTS(task.model)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
-        values, slopes = self.native.both(x.reshape(-1, self.dim))
+        values, slopes = self._model.both(x.reshape(-1, self.dim))
         return values.to(x).reshape(x.shape[:-1]), slopes.to(x).reshape(x.shape)
 
 
@@ -187,14 +202,22 @@ def _bracketed(name: str) -> str:
     return f"{base}[{index.replace('.', ',')}]" if index else base
 
 
-def _read(path: Path) -> str:
-    """The text of a JSON file of data."""
+def _file(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
-        if not isinstance(json.loads(text), dict):
-            raise ValueError("it holds no object {name: value}")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"no such data file: {path}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"{path}: expected the data of a Stan program in JSON: {error}") from None
+
+
+def _json(origin: str | Path, text: str) -> str:
+    """The text of data in JSON; ``InputError`` where it is none, or a number is missing."""
+    try:
+        if not isinstance(found := json.loads(text), dict):
+            raise ValueError("it holds no object {name: value}")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{origin}: expected the data of a Stan program in JSON: {error}") from None
+    if lacking := [name for name, value in found.items() if "NaN" in json.dumps(value)]:
+        raise InputError(f"{origin}: {', '.join(lacking)} has missing numbers (NaN), which Stan does not take")
     return text

@@ -1,135 +1,82 @@
-"""Stan programs, compiled once and held in memory with their data.
+"""Stan programs with their data, in memory behind BridgeStan's interface.
 
-Of httpstan, which PyStan 3 runs on, only its files are used: Stan's compiler ``stanc``, C++ headers and libraries.
-``stan_binding.cpp`` keeps a model in memory behind a C interface; ctypes lets other threads run while it is called.
-
-Measured (httpstan 4.13, g++ 12, one thread of a busy AMD EPYC): a gradient of logistic regression with 5,000 rows and 24
-features takes 0.10 ms; compiling takes 20 s of processor time a program, and 26 s once for the binding.
+By default stanli interprets a program, without a compiler; a library that BridgeStan compiled serves what stanli does not
+support. Both offer the same functions of C, one point a call: batches are loops over addresses.
 """
 
+import contextlib
 import ctypes
 import hashlib
-import json
+import io
 import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
+import re
 import time
-from collections.abc import Sequence
-from functools import cache
-from importlib.metadata import version
-from importlib.util import find_spec
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property
+from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from parvibench.core.errors import InputError, install_hint
+from parvibench.core.errors import InputError, imported_library
 
 Array = NDArray[np.float64]
 
-#: Versions of httpstan whose files are where this module looks for them.
-_FROM, _BEFORE = (4, 13), (5, 0)
-_BINDING = Path(__file__).with_name("stan_binding.cpp")
-_FLAGS = (
-    "-std=c++17 -O3 -fPIC -w -D_REENTRANT -DSTAN_THREADS -DBOOST_DISABLE_ASSERTS -DBOOST_PHOENIX_NO_VARIADIC_EXPRESSION"
-)
-#: On Linux the libraries that httpstan ships have the strings of old compilers.
-_STRINGS = "-D_GLIBCXX_USE_CXX11_ABI=0" if sys.platform == "linux" else ""
-_LIBRARIES = ("-lsundials_cvodes", "-lsundials_idas", "-lsundials_kinsol", "-lsundials_nvecserial", "-ltbb")
-#: Functions of the binding: a letter for the type of the result and of each argument, see ``_functions``.
-_SIGNATURES = (
-    "open:psp close:vp dim:lp names:spi evaluate:splpppi constrain:splpilp unconstrain:spllpp nuts:lpuullidlppppp"
-)
-#: A batch is split over threads where each has this much to do, s: starting one takes 0.05 ms.
-_WORTH_A_THREAD = 0.5e-3
+#: Environment variable with compiled libraries, separated as the folders of PATH are.
+LIBRARY_VARIABLE = "PARVIBENCH_STAN_LIBRARY"
+#: A batch is split over threads where each has this much to do, s, in gradients of at least the second.
+_WORTH_A_THREAD, _WORTH_SHARING = 0.5e-3, 50e-6
+#: Of random numbers in transformed data and in generated quantities.
+_SEED = 1
+_INCLUDE = re.compile(r"""\s*\#include\s*[<"]?([^\s<>"]+)[>"]?\s*(//.*)?""")
+#: The excerpt of the program in messages of stanc.
+_EXCERPT = re.compile(r"\n\s*-{20,}\n.*\n\s*-{20,}\n", re.DOTALL)
+_MISSING = re.compile(r"unknown data variable (\w+)|variable does not exist;.*variable name=(\w+)")
+_UNSUPPORTED = re.compile(r"unsupported (?:function |sized type S?|parameter transform \| in: )(\w+)")
+#: Stan's ``print`` goes to standard output, where results are.
+_SILENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, length: None)
 
 
-@cache
-def _httpstan() -> Path:
-    """The folder of httpstan, which is not imported; ``InputError`` without a version and layout as expected."""
-    spec = find_spec("httpstan")
-    if spec is None or spec.origin is None:
-        raise InputError(f"Stan models need httpstan; {install_hint('stan')}")
-    folder, found = Path(spec.origin).parent, version("httpstan")
-    numbers = tuple(int(part) for part in found.split(".")[:2])
-    if not _FROM <= numbers < _BEFORE or not (folder / "stanc").is_file() or not (folder / "include/stan").is_dir():
-        raise InputError(f"httpstan {found} is not supported (4.13 or a later 4.x is); {install_hint('stan')}")
-    return folder
+class Program(NamedTuple):
+    """The text of a Stan program, with the files that it includes in their places."""
+
+    file: str  #: its name, without folders
+    text: str
+    lines: tuple[tuple[str, int], ...]  #: the file and number there of every line
 
 
-def _compiler() -> str:
-    """The C++ compiler; ``InputError`` where there is none."""
-    given = os.environ.get("CXX", "")
-    found = next(filter(shutil.which, [given] if given else ["c++", "g++", "clang++"]), None)
-    if found is None:
-        why = f"CXX={given} is not there" if given else "neither c++, g++ nor clang++ is on the PATH"
-        raise InputError(
-            f"Stan models need a C++ compiler: {why}; install one (apt install g++, or xcode-select --install)"
-        )
-    return found
+def read(path: Path) -> Program:
+    """A program of a file; ``InputError`` where it or an included file, sought in its folder, cannot be read."""
+    lines = list(_lines(path, path.parent, 0))
+    return Program(path.name, "".join(line for line, *_ in lines), tuple((name, i) for _, name, i in lines))
 
 
-def compiled(program: Path) -> Path:
-    """The library of a Stan program in the user's cache, compiled where its content has not been before.
-
-    ``InputError``: no such file; httpstan or a C++ compiler is missing; Stan's message and line on a wrong program.
-    """
-    import platformdirs
-    from filelock import FileLock
-
-    code, compiler = _translated(program), _compiler()
-    flags = [*_FLAGS.split(), *_STRINGS.split(), f"-I{_httpstan() / 'include'}"]
-    facts = "\n".join([*flags, version("httpstan"), compiler, platform.machine(), _BINDING.read_text()])
-    folder = platformdirs.user_cache_path("parvibench") / "stan"
-    binding = folder / f"binding-{digest(facts)}.o"
-    library = folder / f"{digest(facts + code)}.so"
-    if library.is_file():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"), tempfile.TemporaryDirectory() as aside:
-        source, made, libraries = Path(aside) / "model.cpp", Path(aside) / "model.o", _httpstan() / "lib"
-        source.write_text(code, encoding="utf-8")
-        if not binding.is_file():
-            print("compiling the binding to Stan, once, in about half a minute", file=sys.stderr, flush=True)
-            _run([compiler, *flags, "-c", str(_BINDING)], binding)
-        if not library.is_file():
-            print(f"compiling {program.name}, once, in about half a minute", file=sys.stderr, flush=True)
-            _run([compiler, *flags, "-c", str(source)], made)
-            linked = [str(binding), str(made), f"-L{libraries}", *_LIBRARIES, f"-Wl,-rpath,{libraries}"]
-            _run([compiler, "-shared", *linked], library)
-    return library
+def _lines(path: Path, folder: Path, depth: int) -> Iterator[tuple[str, str, int]]:
+    """Lines with the name of their file and their number."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"no such Stan program: {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected the text of a Stan program: {error}") from None
+    for i, line in enumerate(text.splitlines(), 1):
+        if (included := _INCLUDE.fullmatch(line)) is None:
+            yield f"{line}\n", path.name, i
+        elif depth > 9:
+            raise InputError(f"{path}: files that include each other")
+        else:
+            yield from _lines(folder / included[1], folder, depth + 1)
 
 
-def _translated(program: Path) -> str:
-    """The C++ that stanc makes of a program; ``InputError`` with its message in one line."""
-    if not program.is_file():
-        raise InputError(f"no such Stan program: {program}")
-    name = f"m{digest(program.read_text())[:12]}"
-    # The code holds the command line: no folder may stand there.
-    options = ["--name", name, "--filename-in-msg", program.name, "--include-paths", ".", "--print-cpp"]
-    done = _stanc(program, "--o", os.devnull, *options)  # else a file is written beside the program
-    if done.returncode != 0:
-        head, *_, said = done.stderr.strip().split("-" * 40)  # the lines between the rules show the program
-        raise InputError(f"{program}: {' '.join(f'{head} {said}'.replace('-', ' ').split())}")
-    return done.stdout
-
-
-def lacking(program: Path, data: str) -> str:
-    """Which variables of a program its data lack, as the end of a message, or empty."""
-    wanted, given = json.loads(_stanc(program, "--info").stdout)["inputs"], json.loads(data)
-    missing = [name for name in wanted if name not in given]
-    return f"; the data lack {', '.join(missing)}" if missing else ""
-
-
-def _stanc(program: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [str(_httpstan() / "stanc"), *options, program.name]
-    return subprocess.run(command, cwd=program.absolute().parent, capture_output=True, text=True)
+def library_of(program: Path) -> Path | None:
+    """The compiled library of a program among those of the environment: ``NAME_model``, as BridgeStan names it."""
+    given = map(Path, filter(None, os.environ.get(LIBRARY_VARIABLE, "").split(os.pathsep)))
+    return next((path for path in given if path.stem == f"{program.stem}_model"), None)
 
 
 def digest(text: str) -> str:
@@ -137,61 +84,107 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _run(command: Sequence[str], made: Path) -> None:
-    """Run the compiler; its output appears at its place once it is complete."""
-    part = made.with_name(f"{made.name}.part")
-    done = subprocess.run([*command, "-o", str(part)], capture_output=True, text=True)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no message"]
-        raise InputError(f"{command[0]} fails to compile the model: {lines[0][:300]}")
-    part.replace(made)
-
-
 class StanModel:
-    """A compiled program with its data. Pickles as the two, and is opened again where it arrives.
+    """A program with its data. Pickles as the two, and is built again where it arrives.
 
-    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64. ``library`` is as of
-    ``compiled``, ``data`` a JSON text; ``InputError`` where Stan refuses the data, with the variable's name.
+    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64.
+
+    Args:
+        program: its text.
+        data: the values in JSON.
+        library: compiled by BridgeStan from the same program; None: stanli interprets it.
+        origin: of the data, for messages.
+
+    Raises:
+        InputError: Stan refuses program or data, or the library is none.
+        LibraryMissingError: stanli or bridgestan is not installed.
     """
 
-    def __init__(self, library: Path, data: str) -> None:
-        self.library, self.data = library, data
-        self.rejection = ""  #: what the program said of the last point that it rejected
+    def __init__(self, program: Program, data: str, library: Path | None = None, *, origin: str = "the data") -> None:
+        self.program, self.data, self.library = program, data, library
+        self.rejection = ""  #: what the program said of the first point that it rejected
         self._seconds = 0.0  # of a gradient
-        self._functions = _functions(library)
-        error = ctypes.c_char_p()
-        self._handle = self._functions.parvibench_open(data.encode(), ctypes.byref(error))
-        if not self._handle:
-            raise InputError(f"Stan refuses the data: {_line(error.value)}")
-        self.dim = int(self._functions.parvibench_dim(self._handle))
+        stanli = None if library else imported_library("stanli", "stan")
+        bridgestan = imported_library("bridgestan", "stan")
+        options = {"seed": _SEED, "warn": False}
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                if stanli is None:
+                    self._model = bridgestan.StanModel(str(library), data, **options)
+                else:
+                    self._model = stanli.bridgestan_model(stan_code=program.text, data=data, **options)
+        except (OSError, AttributeError) as error:
+            said = str(error).replace(str(library), "it")
+            raise InputError(f"{library and library.name}: expected a library compiled by BridgeStan: {said}") from None
+        except (RuntimeError, ValueError) as error:
+            raise InputError(self._explained(str(error), origin)) from None
+        self._density, self._gradient, silence = _functions(self._model.lib_path)
+        silence(ctypes.cast(_SILENT, ctypes.c_void_p), None)
+        # The model, and whether constants are dropped and the Jacobian is included; of their own types, which is faster.
+        self._first = [repeat(v) for v in (ctypes.c_void_p(self._model.model), ctypes.c_int(1), ctypes.c_int(1))]
+        self.dim, self.parameters = int(self._model.param_unc_num()), int(self._model.param_num())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StanModel, (self.library, self.data)
+        return StanModel, (self.program, self.data, self.library)
 
-    def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._functions.parvibench_close(self._handle)
+    def _explained(self, said: str, origin: str) -> str:
+        """A message of Stan in one line, with files by their names."""
+        if missing := _MISSING.search(said):
+            return f"{origin}: there is no {missing[1] or missing[2]}, which {self.program.file} declares as data"
+        if what := _UNSUPPORTED.search(said):
+            name = f"{Path(self.program.file).stem}_model"
+            return f"stanli cannot run `{what[1]}`; give a library compiled by BridgeStan: --stan-library {name}.so"
+        return f"{self.program.file}: {_line(said, self.program)}"
 
     def names(self, kind: int) -> list[str]:
         """Names of coordinates (0), parameters (1), or parameters and all that is computed from them (2), as ``x.1.2``."""
-        found: bytes = self._functions.parvibench_names(self._handle, kind)
-        return found.decode().split()
+        more = kind == 2
+        return self._model.param_names(include_tp=more, include_gq=more) if kind else self._model.param_unc_names()
 
     def both(self, points: Tensor, *, gradients: bool = True) -> tuple[Tensor, Tensor]:
-        """Log densities (n,) and gradients (n, D), or (0, D); -inf and NaN where the program rejects a point.
+        """Log densities (n,) and gradients (n, D), or (0, D); -inf and NaN where the program gives none.
 
         Large batches are split over PyTorch's number of threads; the values do not depend on it.
         """
         x = _doubles(points)
+        if x.shape[1:] != (self.dim,):
+            raise InputError(f"{self.program.file}: points of shape {x.shape}, not (n, {self.dim})")
         values, slopes = np.empty(len(x)), np.empty((len(x) if gradients else 0, self.dim))
-        used = max(1, min(torch.get_num_threads(), len(x), int(len(x) * self._seconds / _WORTH_A_THREAD)))
-        start = time.perf_counter()
-        at = _at(slopes) if gradients else None
-        said = self._functions.parvibench_evaluate(self._handle, len(x), _at(x), _at(values), at, used)
-        if used == 1 and gradients and len(x):
-            self._seconds = (time.perf_counter() - start) / len(x)
-        self.rejection = _line(said) or self.rejection
+        rows, function = [(x.ctypes.data, 8 * self.dim), (values.ctypes.data, 8)], self._density
+        if gradients:
+            rows, function = [*rows, (slopes.ctypes.data, 8 * self.dim)], self._gradient
+
+        def part(first: int, last: int) -> list[int]:
+            places = (range(at + first * size, at + last * size, size) for at, size in rows)
+            return list(map(function, *self._first, *places, repeat(None)))
+
+        used, start = self._threads(len(x)), time.perf_counter()
+        if used == 1:
+            codes = part(0, len(x))
+            if gradients and codes:
+                self._seconds = (time.perf_counter() - start) / len(x)
+        else:
+            ends = [len(x) * t // used for t in range(used + 1)]
+            with ThreadPoolExecutor(used) as pool:
+                codes = list(chain.from_iterable(pool.map(part, ends, ends[1:])))
+        if any(codes) or not (values > -np.inf).all():
+            none = np.array(codes, dtype=bool) | ~(values > -np.inf)
+            values[none], slopes[none[: len(slopes)]] = -np.inf, np.nan
+            self._ask(x[none])
         return torch.from_numpy(values), torch.from_numpy(slopes)
+
+    def _threads(self, n: int) -> int:
+        if self._seconds < _WORTH_SHARING:
+            return 1
+        return max(1, min(torch.get_num_threads(), n, int(n * self._seconds / _WORTH_A_THREAD)))
+
+    def _ask(self, x: Array) -> None:
+        """Note what the program says of the first of the points that it rejects."""
+        if not self.rejection:
+            try:
+                self._model.log_density(x[0])
+            except RuntimeError as error:
+                self.rejection = _line(str(error), self.program)
 
     def density(self, points: Tensor) -> Tensor:
         """Log densities (n,)."""
@@ -203,61 +196,58 @@ class StanModel:
 
     def constrain(self, points: Any, *, everything: bool = False) -> Array:
         """Values (n, k) of ``names(1)``, or of ``names(2)``; ``InputError`` where the program rejects a point."""
-        x = _doubles(points)
-        values = np.empty((len(x), len(self.names(2 if everything else 1))))
-        shape, whole = values.shape, int(everything)
-        self._check(self._functions.parvibench_constrain(self._handle, len(x), _at(x), whole, shape[1], _at(values)))
-        return values
+        options = {"include_tp": everything, "include_gq": everything}
+        rng = self._model.new_rng(_SEED) if everything else None
+        return self._rows(lambda x: self._model.param_constrain(x, rng=rng, **options), _doubles(points))
 
     def unconstrain(self, given: Array) -> Array:
         """Points (n, D) of values (n, k) of ``names(1)``; ``InputError`` for values outside of their support."""
-        values = np.ascontiguousarray(given)
-        x = np.empty((len(values), self.dim))
-        self._check(self._functions.parvibench_unconstrain(self._handle, *values.shape, _at(values), _at(x)))
-        return x
+        values = np.ascontiguousarray(given, dtype=np.float64)
+        if values.shape[1:] != (self.parameters,):  # not checked by BridgeStan, which reads beyond the end
+            raise InputError(f"{self.program.file}: values of shape {values.shape}, not (n, {self.parameters})")
+        points = self._rows(self._model.param_unconstrain, values)
+        if not np.isfinite(points).all():
+            raise InputError("values on the edge of their support or outside of it")
+        return points
 
-    def nuts(
-        self, start: Array, step: Array, metric: Array, *, seed: int, chain: int, warmup: int, draws: int, depth: int,
-        acceptance: float, limit: int,
-    ) -> tuple[Array, Array, int]:  # fmt: skip
-        """Transitions of a chain from a point (D,) by Stan's NUTS; ``warmup`` ones change ``step`` (1,) and ``metric`` (D,).
+    @cached_property
+    def lost(self) -> list[str]:
+        """Parameters whose values do not hold their coordinates: unit vectors, whose length is free."""
+        x = np.linspace(-0.9, 0.8, self.dim)[None]
+        kept = np.isclose(self.unconstrain(self.constrain(x)), x, rtol=1e-6)[0]
+        return sorted({name.partition(".")[0] for name, same in zip(self.names(0), kept, strict=True) if not same})
 
-        Positions (draws, D); acceptance, divergence and tree depth (draws, 3); and the number of gradients, negative where
-        ``limit`` of them ended the chain before its last draw.
-        """
-        positions, facts = np.full((draws, self.dim), np.nan), np.full((draws, 3), np.nan)
-        arrays = [_at(a) for a in (start, step, metric, positions, facts)]
-        count: int = self._functions.parvibench_nuts(
-            self._handle, seed, chain, warmup, draws, depth, acceptance, limit, *arrays
-        )
-        return positions, facts, count
-
-    def _check(self, said: bytes | None) -> None:
-        if said:
-            raise InputError(f"Stan: {_line(said)}")
+    def _rows(self, function: Any, rows: Array) -> Array:
+        try:
+            return np.array([function(row) for row in rows]).reshape(len(rows), -1)
+        except RuntimeError as error:
+            raise InputError(f"Stan: {_line(str(error), self.program)}") from None
 
 
 @cache
-def _functions(library: Path) -> Any:
-    """The functions of a library."""
-    loaded = ctypes.CDLL(str(library))
-    names = {"p": "c_void_p", "s": "c_char_p", "l": "c_long", "i": "c_int", "u": "c_uint", "d": "c_double"}
-    types: dict[str, Any] = {letter: getattr(ctypes, name) for letter, name in names.items()} | {"v": None}
-    for known in _SIGNATURES.split():
-        name, letters = known.split(":")
-        function = getattr(loaded, f"parvibench_{name}")
-        function.restype, *function.argtypes = (types[letter] for letter in letters)
-    return loaded
+def _functions(library: str) -> tuple[Any, Any, Any]:
+    """The log density alone and with its gradient, as functions of addresses, ten times as fast as BridgeStan's methods.
 
-
-def _at(array: Array) -> int:
-    return array.ctypes.data
+    And what sets the function that prints, for all models of the library.
+    """
+    loaded, pointer, flag = ctypes.CDLL(library), ctypes.c_void_p, ctypes.c_int
+    found = loaded.bs_log_density, loaded.bs_log_density_gradient, loaded.bs_set_print_callback
+    for function, n in zip(found, (3, 4, 0), strict=True):
+        function.restype = flag if n else None
+        function.argtypes = [pointer, *[flag] * 2, *[pointer] * n] if n else [pointer] * 2
+    return found
 
 
 def _doubles(points: Any) -> Array:
     return np.ascontiguousarray(torch.as_tensor(points).detach().cpu().to(torch.float64).numpy())
 
 
-def _line(said: bytes | None) -> str:
-    """The first line of what Stan says."""
-    return (said or b"").decode(errors="replace").strip().split("\n")[0].removeprefix("Exception: ")
+def _line(said: str, program: Program) -> str:
+    """What Stan says, in a line, with the places in the program's files."""
+
+    def place(match: re.Match[str]) -> str:
+        file, number = program.lines[min(int(match[1]), len(program.lines)) - 1]
+        return f"{file!r}, line {number}"
+
+    said = re.sub(r"'string', line (\d+)", place, _EXCERPT.sub(" ", said).replace("Exception: ", ""))
+    return " ".join(re.sub(r"^stanli [\w ]*: ", "", said.strip()).split())

@@ -3,7 +3,7 @@
     PARVIBENCH_POSTERIORDB=COPY/posterior_database PARVIBENCH_DATA_DIR=data \\
         python tests/studies/stan_draws.py [TASK...] --markdown FILE
 
-COPY is a checkout of posteriordb; httpstan must be installed. Our rows become parameters by Stan's own transform, so that a wrong
+COPY is a checkout of posteriordb; the extra `stan` must be installed. Our rows become parameters by Stan's own transform, so that a wrong
 order or transform of coordinates shows as well. Compared are means, squares about the common mean, and both 5% tails of every
 parameter. All z are those of independent draws: ours are thinned from chains whose ESS is above 10,000, theirs to the least of their
 ESS. Both the largest |z| and the sum of z^2 are judged by 2,000 permutations of the pooled rows, which needs no independence of the

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, distributions
-from torch.distributions.transforms import CorrCholeskyTransform, StickBreakingTransform
+from torch.distributions.transforms import CorrCholeskyTransform
 
 PROGRAMS = Path(__file__).parent / "stan"
 RNG = np.random.default_rng(45)
@@ -64,10 +64,12 @@ def grades(d: dict[str, Any], x: Tensor) -> Tensor:
 
 
 def shares(d: dict[str, Any], x: Tensor) -> Tensor:
-    transform = StickBreakingTransform()
-    share = transform(x)
+    """Stan's simplex since 2.37, isometric log ratios: softmax of coordinates along Helmert's contrasts."""
+    K, i = d["K"], torch.arange(1, d["K"], dtype=torch.float64)
+    contrasts = torch.tril(torch.ones(K, K, dtype=torch.float64)).T[:, : K - 1] - torch.diag(i, -1)[:, : K - 1]
+    z = contrasts / (i * (i + 1)).sqrt() @ x
     power = tensor(d["alpha"]) - 1 + tensor(d["counts"])
-    return (power * share.log()).sum() + transform.log_abs_det_jacobian(x, share)
+    return (power * z.log_softmax(0)).sum() - K * z.logsumexp(0)
 
 
 def correlated(d: dict[str, Any], x: Tensor) -> Tensor:

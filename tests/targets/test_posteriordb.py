@@ -4,6 +4,7 @@ import functools
 import hashlib
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from stan_twins import write_posteriordb
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
 from parvibench.data import fetch
 from parvibench.reporting.text import facts
-from parvibench.targets import posteriordb, stan_programs
+from parvibench.targets import posteriordb
 
 NAME = "line-line"
 
@@ -104,26 +105,19 @@ def test_files_are_downloaded_one_by_one_and_verified(served: Path, tmp_path: Pa
         posteriordb._file("models/stan/other.stan")
 
 
-def test_without_httpstan_the_extra_is_named(copy: Path, call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    stan_programs._httpstan.cache_clear()
-    monkeypatch.setattr(stan_programs, "find_spec", lambda _: None)
+def test_without_stanli_the_extra_is_named(copy: Path, call: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "stanli", None)
     answer = call("run", "--task", "posteriordb:*", "--algorithm", "nuts")
     assert answer.code == 2
     assert (
-        answer.err.count("Stan models need httpstan; install it in a checkout of ParVIBench: pip install '.[stan]'")
-        == 2
+        answer.err.count("stanli is not installed; install it in a checkout of ParVIBench: pip install '.[stan]'") == 2
     )
-    (copy / "a.stan").write_text("parameters { real x; } model { x ~ std_normal(); }")
-    answer = call("show", "task", f"{copy / 'a.stan'}")
-    assert answer.code == 2
-    assert "pip install '.[stan]'" in answer.err
     assert call("list", "posteriordb", "--json").json[1] == {
         "name": NAME,
         "status": "here",
         "draws": "no",
         "built-in": "",
     }
-    stan_programs._httpstan.cache_clear()
 
 
 def test_chains_of_posteriordb_are_read_by_name(copy: Path) -> None:

@@ -1,10 +1,10 @@
-"""Posteriors of probabilistic programs: values of Stan's, scores, transforms, starts.
+"""Posteriors of probabilistic programs: densities and scores are Stan's, scores, transforms, starts.
 
-`stan_values.json` holds what Stan's log_prob and gradient say at four points of each (`stan_cases.py` writes it);
-`test_posteriors_stan.py` compares 100 points with Stan itself.
+The programs of `stan/` are written from the models' descriptions; stanli interprets them.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import stan_cases
@@ -15,29 +15,46 @@ from task_laws import assert_score_is_gradient
 from torch.autograd.functional import jacobian
 
 from parvibench.core import registry
+from parvibench.core.errors import ShapeError
 from parvibench.core.registry import load_task
+from parvibench.data.draws.forms import in_coordinates
+from parvibench.data.samples import Draws
 
 POSTERIORS = [pytest.param(n, marks=needs_data(n)) for n in NAMES]
 
 
-def test_every_posterior_has_a_program_and_values_of_stan() -> None:
+def test_every_posterior_has_a_program() -> None:
     tasks = {n for n, row in registry.tasks().items() if "posterior" in row.tags}
-    assert tasks == set(NAMES) == set(stan_cases.stored_values())
+    assert tasks == set(NAMES)
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_density_and_score_are_stans(name: str) -> None:
     """Catches a prior, a Jacobian or a parameter's place that is not Stan's."""
-    task, stored = load_task(name), stan_cases.stored_values()[name]
-    x = points(task, stan_cases.STORED)
-    density, score = stan_cases.ours(task, x)
-    tolerance = stan_cases.TOLERANCE.get(name, 1e-8)
+    for library in ("stanli", "bridgestan"):
+        pytest.importorskip(library, reason=f"needs {library}: pip install '.[stan]'")
+    task = load_task(name)
+    x = points(task, 12)
+    assert max(stan_cases.differences(task, x, stan_cases.stans(task, x))) <= stan_cases.TOLERANCE.get(name, 1e-8)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs_data(n)) for n in stan_cases.VALUES_OF_2_36])
+def test_coordinates_of_simplexes_are_those_of_stan_up_to_2_36(name: str) -> None:
+    """Later versions of Stan transform them otherwise; values of version 2.36 itself, and names that say which."""
+    task, stored = load_task(name), stan_cases.VALUES_OF_2_36[name]
+    density, score = stan_cases.ours(task, points(task, 4))
     expected = torch.tensor(stored["log_density"], dtype=torch.float64)
-    scale = expected.abs().max().item()
-    torch.testing.assert_close(density - density[0], expected - expected[0], rtol=tolerance, atol=tolerance * scale)
+    torch.testing.assert_close(
+        density - density[0], expected - expected[0], rtol=1e-8, atol=1e-8 * expected.abs().max().item()
+    )
     products = torch.tensor(stored["score"], dtype=torch.float64)
     found = score @ stan_cases.directions(task.dim).T
-    assert ((found - products).abs() <= tolerance * (1 + score.norm(dim=1, keepdim=True))).all()
+    assert ((found - products).abs() <= 1e-8 * (1 + score.norm(dim=1, keepdim=True))).all()
+    current = [name.replace("_stick", "") for name in task.coordinates]
+    draws = Draws(points(task, 4).numpy(), tuple(current))
+    with pytest.raises(ShapeError, match=r"coordinates \(simplexes by stick-breaking, as in Stan up to 2\.36\)"):
+        in_coordinates(draws, task)
+    in_coordinates(replace(draws, names=task.coordinates), task)
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
@@ -97,7 +114,7 @@ def test_beta2_has_no_density_above_ten(name: str) -> None:
 
 def test_names_of_coordinates() -> None:
     assert load_task("eight-schools-centered").coordinates[-3:] == ("theta[8]", "mu", "tau")
-    assert load_task("hmm-example").coordinates == ("theta1[1]", "theta2[1]", "mu[1]", "mu[2]")
+    assert load_task("hmm-example").coordinates == ("theta1_stick[1]", "theta2_stick[1]", "mu[1]", "mu[2]")
 
 
 @pytest.mark.parametrize("name", ["garch11", "hmm-drive", "low-dim-gauss-mix", "normal-mixture-5", "pilots"])

@@ -143,7 +143,8 @@ def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
     styles = ([parse(name, underscores=underscores) for name in names] for underscores in (False, True))
     keys = next((k for k in styles if sites and {site.name for site in sites} <= {base for base, _ in k}), None)
     if keys is None:
-        return _matched(draws, getattr(task, "coordinates", ()), "the task's coordinates", task.dim, of)
+        convention = f" ({said})" if (said := getattr(task, "convention", "")) else ""
+        return _matched(draws, getattr(task, "coordinates", ()), f"the task's coordinates{convention}", task.dim, of)
     lead, flat = draws.values.shape[:-1], draws.values.reshape(-1, draws.values.shape[-1])
     values = {site.name: _value_of(site.name, site.shape, keys, flat) for site in sites}
     points = task.unconstrain(values).numpy()  # type: ignore[attr-defined]

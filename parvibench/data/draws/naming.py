@@ -162,4 +162,4 @@ def _lists(found: Sequence[str], wanted: Sequence[str], of: str, to: str) -> str
 
 
 def _has(whose: str) -> str:
-    return "have" if whose.endswith("s") else "has"
+    return "have" if whose.partition(" (")[0].endswith("s") else "has"

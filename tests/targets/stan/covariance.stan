@@ -8,5 +8,5 @@ parameters {
 }
 model {
   S ~ inv_wishart(d + 2, identity_matrix(d));
-  target += -0.5 * n * log_determinant(S) - 0.5 * trace(S \ scatter);
+  target += -0.5 * n * log_determinant(S) - 0.5 * sum(diagonal(S \ scatter));
 }

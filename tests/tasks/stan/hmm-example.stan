@@ -20,5 +20,12 @@ model {
   }
   mu[1] ~ normal(3, 1);
   mu[2] ~ normal(10, 1);
-  target += hmm_marginal(log_omega, Gamma, rep_vector(0.5, K));
+  vector[K] forward = log_omega[ : , 1];
+  for (t in 2 : N) {
+    vector[K] before = forward;
+    for (k in 1 : K) {
+      forward[k] = log_sum_exp(before + log(Gamma[ : , k])) + log_omega[k, t];
+    }
+  }
+  target += log_sum_exp(forward);
 }
