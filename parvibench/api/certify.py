@@ -59,7 +59,8 @@ def build_reference(
     if given is not None:
         draws = in_coordinates(given, found, "the draws")
         path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
-        return Built(found.name, path, gates, "; ".join(draws.read))
+        copies = json.loads(path.read_text(encoding="utf-8"))["run"].get("copies")
+        return Built(found.name, path, gates, "; ".join(filter(None, [*draws.read, copies])))
     if _built_in(found) and found.standardised:
         folder = folder or shipped.default_folder()
     elif _built_in(found) and not effort and not uncertified:

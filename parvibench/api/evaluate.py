@@ -76,7 +76,7 @@ def evaluate(
         return evaluate_against(draws, given, metrics, cost, found)
     assert found is not None  # or there was nothing to compare with
     document = evaluate_samples(found, torch.tensor(draws.values), cost, metrics, None, draws.names)
-    return document | {"read": "; ".join(draws.read)}
+    return document | {"read": "; ".join(filter(None, [*draws.read, document["read"]]))}
 
 
 class Evaluation(NamedTuple):

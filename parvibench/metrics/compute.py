@@ -23,6 +23,8 @@ from parvibench.core.registry import load_metric
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 
+from .copies import coincidence
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 #: Metrics that compare with the reference's rows, and need more than them.
@@ -153,7 +155,8 @@ def copied_rows(samples: Tensor, reference: Reference) -> int:
 
     Of a thousand exact draws in the plane one comes so near to one of 10,000 rows in about 0.02% of sets. A leaderboard
     looks at a million samples, so that one row is met by chance, and flatters nobody; two in one set are not. In one
-    dimension, and where values repeat, more are met by chance: as many as rows meet each other.
+    dimension more are met by chance, by density and rounding of the rows; and where values repeat: as many as rows meet
+    each other.
     """
     tree, spread, share = _scaled_rows(reference.draws)
     finite = samples[samples.isfinite().all(1)]
@@ -165,15 +168,18 @@ def copied_rows(samples: Tensor, reference: Reference) -> int:
 
 @lru_cache(maxsize=4)  # the key is the tensor's identity
 def _scaled_rows(rows: Tensor) -> tuple[cKDTree, Tensor, float]:
-    """The rows in units of half the distance of their 16% and 84% quantiles, these units, (D,), and mean neighbours.
+    """The rows in units of half the distance of their 16% and 84% quantiles, these units, (D,), and how many a sample meets.
 
-    The number of other rows near to one, with three standard errors, is how many of them a sample meets by chance.
+    By chance, that is: the number of other rows near to one, with three standard errors; in one dimension, where few rows
+    may meet none, by their density.
     """
     low, high = rows.quantile(torch.tensor([0.16, 0.84], dtype=rows.dtype), dim=0)
     spread = (high - low) / 2
     spread = torch.where(spread > 0, spread, rows.std(0))  # most values are one
     spread = torch.where(spread > 0, spread, 1.0)
     tree = cKDTree((rows / spread).numpy())
+    if rows.shape[1] == 1:
+        return tree, spread, len(rows) * coincidence(rows[:, 0].numpy(), 2 * _NEAR * float(spread))
     pairs = (int(tree.count_neighbors(tree, _NEAR, p=np.inf)) - len(rows)) / 2
     return tree, spread, 2 * (pairs + 3 * math.sqrt(pairs)) / len(rows)
 

@@ -15,6 +15,8 @@ from .needs import against_reference
 from .pairwise import row_blocks, thin
 
 NEIGHBOUR = 3
+#: Metrics of nearest neighbours: copies are at distance zero.
+NEAREST = ("kl_knn",)
 #: Up to this dimension a k-d tree is faster than all pairs.
 TREE_DIMENSIONS = 8
 #: Candidates beyond the k-th neighbour that are measured exactly.

@@ -20,6 +20,8 @@ from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute_guarded, values_of
+from .copies import Copies, find_copies
+from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
 from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
 from .pairwise import thin
@@ -63,11 +65,12 @@ def evaluate_samples(
         names: of the D coordinates, if known.
 
     Returns:
-        ``{"task", "n", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
+        ``{"task", "n", "read", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
         where a number is missing. Values and equivalent sample sizes are of all n samples, or of 5,000 evenly thinned
         ones; floors, ratios and tests are of the ``n_judged`` ones, the next smaller size with floors (a metric's own
         ``n_judged`` where it has floors of smaller sizes only), and by the metrics ``judged_by``. Chains are judged by no
-        more samples than they are worth, the bulk ESS of the worst coordinate.
+        more samples than they are worth, the bulk ESS of the worst coordinate. Copies of rows and of chains count once
+        (``read`` says so), and metrics of nearest neighbours are left out where rows repeat.
 
     Raises:
         ShapeError: the samples are no finite (n, D) or (C, T, D) array.
@@ -76,7 +79,10 @@ def evaluate_samples(
     """
     registry.require_own_name(task)
     path, every = _chains(samples, task)
+    found_copies, path, every = counted(every if path is None else path)
     found_chains = None if path is None else chain_diagnostics(path, names)
+    if found_chains is not None:
+        found_chains["worth"] = int(found_chains["worth"] * found_copies.counted.mean())
     worth = len(every) if found_chains is None else min(len(every), int(found_chains["worth"]))
     x = thin(every, MOST_SAMPLES)
     floored = reference or task.floored()
@@ -91,6 +97,9 @@ def evaluate_samples(
         cost=cost,
     )
     found, absent = compute_guarded(listed, x[None], context)
+    if found_copies.repeats:
+        absent |= {name: f"left out, since rows repeat: {found_copies.said}" for name in NEAREST if name in found}
+        found = {name: value for name, value in found.items() if name not in absent}
     values = {name: float(value[0]) for name, value in found.items()}
     n = judged_size(min(worth, len(x)), floored)
     sizes = sizes_judged(n or 0, floored, values)
@@ -116,7 +125,8 @@ def evaluate_samples(
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
     return {
         "task": task.name,
-        "n": len(every),
+        "n": math.prod(np.shape(samples)[:-1]),
+        "read": found_copies.said,
         "n_judged": n,
         "verdict": tests.verdict,
         "judged_by": list(tests.floors),
@@ -144,6 +154,14 @@ def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:
         return None, check_samples(samples, task)
     every = check_samples(torch.as_tensor(samples, dtype=torch.float64).flatten(0, 1), task)
     return every.reshape(shape), every
+
+
+def counted(x: Tensor) -> tuple[Copies, Tensor | None, Tensor]:
+    """Copies among samples, (n, D) or (C, T, D); the chains that are none, or None for a plain set; and the rows that count."""
+    copies = find_copies(x)
+    path = x[copies.chains] if x.dim() == 3 else None
+    rows = x if path is None else path.flatten(0, 1)
+    return copies, path, rows[torch.from_numpy(copies.counted.ravel())] if copies.repeats else rows
 
 
 def chain_diagnostics(chains: Tensor, names: Sequence[str] = ()) -> dict[str, Any] | None:

@@ -55,9 +55,15 @@ def correlation_error(samples: Tensor, context: Context) -> Tensor:
     pairs = torch.triu_indices(dim, dim, 1).unbind()
 
     def error(x: Tensor, rows: Tensor) -> Tensor:
-        return (torch.corrcoef(x.T) - torch.corrcoef(rows.T))[pairs].square().mean().sqrt()
+        return (torch.corrcoef(x.T) - _reference_correlations(rows))[pairs].square().mean().sqrt()
 
     return against_reference(samples, context, error)
+
+
+@lru_cache(maxsize=2)
+def _reference_correlations(rows: Tensor) -> Tensor:
+    """(D, D); the cache's key is the tensor's identity."""
+    return torch.corrcoef(rows.T)
 
 
 def _refuse_infinite(context: Context) -> None:
