@@ -153,7 +153,7 @@ def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
     from parvibench.tracking.content import Ranking, Shown
 
     legend, _, tables = to_markdown(results, board).partition("\n\n## ")
-    cells, metrics, solved = {}, {}, dict[str, bool]()
+    cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
     for label, rank, rows in by_method(board):
         judged = {task: row["verdict"] == "indistinguishable" for task, row in rows.items() if row["verdict"]}
         ratios = [row["floor_ratio"] for row in rows.values() if not math.isnan(row["floor_ratio"])]

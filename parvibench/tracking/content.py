@@ -76,19 +76,17 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
     order = sorted(record.values, key=lambda m: (m != primary, m in _LEFT_OUT and len(_LEFT_OUT) - _LEFT_OUT.index(m)))
     shown = [m for m in order if m not in _COSTS][:_MEASURED]
     for metric in (m for m, stored in record.values.items() if stored and m in (*shown, *_COSTS)):
+        parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
         course = [(0, seconds, statistics.median(metric_values(metric, record.values[metric])))]
-        if (
-            curve is not None
-            and len(parts := [r for _, r in curve[curve["metric"] == metric].groupby("checkpoint")]) > 1
-        ):
-            medians = (statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts)
-            places = ((int(rows["iteration"].median()), float(rows["seconds"].median())) for rows in parts)
-            course = [(*place, median) for place, median in zip(places, medians, strict=True)]
-        for *place, value in course:
-            yield f"system/{metric}" if metric in _COSTS else metric, *place, value
+        if len(parts) > 1:
+            medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
+            places = [rows[["iteration", "seconds"]].median() for rows in parts]
+            course = [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
+        for step, spent, value in course:
+            yield f"system/{metric}" if metric in _COSTS else metric, step, spent, value
             if metric == primary and floor is not None:
-                yield RATIO, *place, value / floor.median
-                yield "floor", *place, floor.median
+                yield RATIO, step, spent, value / floor.median
+                yield "floor", step, spent, floor.median
     if record.effective_step is not None:
         yield "step_size", 0, seconds, record.effective_step
 

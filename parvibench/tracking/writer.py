@@ -106,9 +106,8 @@ class Writer:
             if uid not in data:  # deleted there meanwhile
                 continue
             ratio, tags, note = cells[link["task"], link["label"]]
-            tags = {f"parvibench.{k}": v for k, v in tags.items()} | (
-                {content.NOTE: note[: content.MAX_TAG]} if note else {}
-            )
+            tags = {f"parvibench.{k}": v for k, v in tags.items()}
+            tags |= {content.NOTE: note[: content.MAX_TAG]} if note else {}
             held = data[uid].metrics.get(content.RATIO), data[uid].tags
             if link["reused"] == "true" and "parvibench.result" in held[1]:
                 continue
