@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database without runs."""
     file = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    database.prepare(file, own=False)
+    database.prepare(file)
     return file
 
 

@@ -21,9 +21,10 @@ from parvibench.core.result import Status
 from parvibench.harness.store import files
 from parvibench.harness.store.secrets import without_secrets
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking import archive, content, database
+from parvibench.tracking import archive, content, database, picture
 from parvibench.tracking.archive import rebuild
-from parvibench.tracking.mirror import Mirror, Ranking, sync
+from parvibench.tracking.content import Ranking, Shown
+from parvibench.tracking.mirror import Mirror, sync
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -40,9 +41,12 @@ RUN = {
     "suite": {"name": "tiny", "tasks": [{"name": "banana"}], "budget": {"iterations": 40}},
     "profile": None,
     "cells": [],
-    "provenance": {"command": "parvibench run", "cpus": 2, "packages": {"torch": "2"}},
+    "provenance": {
+        "command": "parvibench run -a svgd", "cpus": 2, "packages": {"torch": "2"}, "git": "0123abc+",
+        "data": {"reference of banana": "cafe" * 16},
+    },
     "started": "2026-01-01T00:00:00+00:00",
-}
+}  # fmt: skip
 
 
 def make_record(name, **changes):
@@ -103,7 +107,7 @@ class Mirrored:
         self.parent = self.runs["tiny, 2026-01-01 00:00"]
 
     def child(self, name):
-        return self.runs[f"tiny: svgd ({name}) on banana"]
+        return self.runs[f"banana / svgd ({name})"]
 
     def tagged(self, tag, value):
         """The runs that carry a tag, as they are now."""
@@ -130,7 +134,7 @@ def test_every_record_is_mirrored_once(mirrored):
 def test_cells_are_children_of_their_run(mirrored):
     parent = mirrored.parent
     assert parent.data.tags["parvibench.suite"] == "tiny"
-    assert parent.data.tags["parvibench.command"] == "parvibench run"
+    assert parent.data.tags["parvibench.command"] == "parvibench run -a svgd"
     for name in ("good", "bad", "half"):
         tags = mirrored.child(name).data.tags
         assert tags["mlflow.parentRunId"] == parent.info.run_id
@@ -148,27 +152,58 @@ def test_statuses_reasons_and_parameters_are_mirrored(mirrored):
     assert expected.items() <= good.data.params.items()
 
 
-def test_step_metrics_are_medians_and_replicates_at_iterations(mirrored):
+def test_metrics_are_medians_at_checkpoints_and_ratios_to_the_floor(mirrored):
+    """The floor is that of the certificate at the cell's sample size, read here without the package's readers."""
     good = mirrored.child("good")
     assert mirrored.history(good, "sliced_w2") == [(20, 0.7), (40, 0.2)]
-    assert mirrored.history(good, "replicates/sliced_w2.r1") == [(20, 0.5), (40, 0.1)]
-    first, last = mirrored.client.get_metric_history(good.info.run_id, "replicates/sliced_w2.r1")
+    first, last = mirrored.client.get_metric_history(good.info.run_id, "sliced_w2")
     assert last.timestamp - first.timestamp == pytest.approx(100, abs=1)  # 0.1 s of compute
-    assert good.data.metrics["final/sliced_w2"] == 0.2
+    place = Path(registry.__file__).parents[2] / "tasks" / "references" / "banana.npz"
+    with np.load(place) as stored:
+        low, high = (np.median(stored[f"sliced_w2/{n}"]) for n in (5, 10))
+    floor = good.data.metrics["floor"]
+    assert high < floor < low  # at n = 8
+    assert mirrored.history(good, "floor_ratio") == [(20, pytest.approx(0.7 / floor)), (40, pytest.approx(0.2 / floor))]
+    assert mirrored.history(good, "step_size") == [(0, 0.05)]
+
+
+def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
+    """The primary metric is always shown; one that is measured at the end alone is at step 0."""
+    names = [f"own_{i}" for i in range(20)] + ["kl_knn", "seconds", "sliced_w2"]
+    found = list(content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), None))
+    charts = {name for name, *_ in found if not name.startswith("system/")}
+    assert len(charts) == 12
+    assert {"sliced_w2", "floor", "floor_ratio", "step_size"} <= charts
+    assert {(name, step, value) for name, step, _, value in found} >= {
+        ("sliced_w2", 0, 2.0),
+        ("system/seconds", 0, 2.0),
+    }
+
+
+def test_mlflow_knows_task_author_and_source(mirrored):
+    """In its own fields, so that its columns and filters work."""
+    query = "dataset.name = 'banana' and tags.`mlflow.source.name` = 'parvibench run'"
+    runs = mirrored.client.search_runs([mirrored.experiment.experiment_id], query)
+    assert {mirrored.child(n).info.run_id for n in ("good", "half")} <= {r.info.run_id for r in runs}
+    (task,) = mirrored.child("good").inputs.dataset_inputs
+    assert (task.dataset.name, task.dataset.digest) == ("banana", "cafe" * 3)
+    tags = mirrored.child("bad").data.tags
+    assert tags["mlflow.source.git.commit"] == "0123abc"
+    assert tags["mlflow.user"]
+    assert tags["mlflow.note.content"] == "svgd (bad) on banana: crashed, it <broke>."
 
 
 def test_infinite_medians_are_left_out_and_counted(mirrored):
     run = mirrored.child("half")
     # Two of three replicates stopped before the last checkpoint: its median is infinite.
     assert mirrored.history(run, "sliced_w2") == [(20, 0.7)]
-    assert "final/sliced_w2" not in run.data.metrics
-    assert run.data.metrics["nonfinite/sliced_w2"] == 2
+    assert run.data.tags["parvibench.nonfinite"] == "sliced_w2: 2 replicates"
     assert all(abs(v) < 1e300 for v in run.data.metrics.values())
 
 
 def test_artifacts_lie_beside_the_store(mirrored):
     assert mirrored.experiment.artifact_location == (mirrored.root / "artifacts" / "tiny").as_uri()
-    assert mirrored.artifacts(mirrored.child("good")) == {"cell.json", "curve.parquet", "samples.npz"}
+    assert mirrored.artifacts(mirrored.child("good")) == {"cell.json", "curve.parquet", "samples.npz", "samples.png"}
     assert mirrored.artifacts(mirrored.child("bad")) == {"cell.json"}
     assert mirrored.artifacts(mirrored.parent) == {"suite.yaml", "run.json", "cells.json"}
 
@@ -200,7 +235,7 @@ def test_odd_names_and_large_values_are_delivered(mirrored):
     record = make_record("odd", **long, values={"m|[1]": [1.0, 2.0, 3.0]}, status=Status.CRASHED)
     assert mirror(mirrored.root, (record, None), run=odd) == ""
     (run,) = mirrored.tagged("cell_key", record.key)
-    assert run.data.metrics["final/m__1_"] == 2.0
+    assert run.data.metrics["m__1_"] == 2.0
 
 
 def test_a_server_out_of_reach_costs_a_warning(tmp_path):
@@ -305,7 +340,7 @@ def test_metrics_have_plain_names_and_their_units_are_tags(mirrored):
     assert [name for name in good.data.metrics if not re.fullmatch(r"[\w./]+", name)] == []
     assert good.data.tags["parvibench.unit.sliced_w2"] == "x"
     names = ("seconds", "ess_per_second", "modes_found", "unknown")
-    tags = content.cell_tags(make_record("units", values={m: [1.0] for m in names}))
+    tags = content.cell_tags(make_record("units", values={m: [1.0] for m in names}), RUN)
     units = {k.removeprefix("parvibench.unit."): v for k, v in tags.items() if ".unit." in k}
     assert units == {"seconds": "s", "ess_per_second": "draws/s"}
     assert [n for n in registry.metrics() if content.clean_name(n) != n] == []
@@ -315,7 +350,7 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     run = RUN | {"id": "20260106-000000-000-tiny", "profile": "fast"}
     copy = Mirror(mirrored.root)
     copy.start_run(run)
-    copy.rank(run["id"], Ranking("| method | rank |\n" * 1000, {}))
+    copy.rank(run["id"], Ranking("| method | rank |\n" * 1000, {}, {}))
     assert copy.close() == ""
     (parent,) = mirrored.tagged("run_id", run["id"])
     assert parent.info.run_name == "tiny fast, 2026-01-01 00:00"
@@ -326,10 +361,10 @@ def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     assert last.startswith("Cut short")
 
 
-def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
-    """Mirrored twice they are there once; a later run that reuses a cell adds what is missing and changes nothing."""
+def test_the_leaderboards_row_stands_in_the_run_of_each_cell(tmp_path):
+    """Mirrored twice it is there once; a later run that reuses a cell adds what is missing and changes nothing."""
     names = ("a", "b", "c")
-    cells = [(make_record(name), None) for name in names]
+    cells = [(make_record(name, values={"ksd": [1.0, 2.0, 3.0]}), None) for name in names]
     labels = [("banana", record.label) for record, _ in cells]
 
     def rank(run, *values):
@@ -337,11 +372,15 @@ def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
         copy.start_run(run)
         for record, _ in cells:
             copy.cell(run["id"], record, write_folder(tmp_path, record))
-        copy.rank(run["id"], Ranking("leaderboard", dict(zip(labels, values, strict=False))))
+        rows = [
+            Shown(ratio, {"verdict": v, "result": f"{ratio:g}"} if v else {}, f"{ratio:g}, {v}") for ratio, v in values
+        ]
+        metrics = {"solved": values[0][0], "average_rank/svgd|a": math.inf}
+        copy.rank(run["id"], Ranking("leaderboard", dict(zip(labels, rows, strict=False)), metrics))
         assert copy.close() == ""
         mirrored = Mirrored(tmp_path, [])
         runs = [mirrored.child(name) for name in names]
-        histories = [[value for _, value in mirrored.history(r, "final/floor_ratio")] for r in runs]
+        histories = [[value for _, value in mirrored.history(r, "floor_ratio")] for r in runs]
         return histories, [r.data.tags.get("parvibench.verdict") for r in runs]
 
     first = [(1.5, "worse"), (math.nan, ""), (math.inf, "worse")]
@@ -352,47 +391,124 @@ def test_floor_ratio_and_verdict_stand_in_the_run_of_each_cell(tmp_path):
     assert rank(later, (9.0, "indistinguishable"), (2.0, "worse")) == ([[1.5], [2.0], []], ["worse"] * 3)
     corrected, verdicts = rank(RUN, (1.25, "indistinguishable"))
     assert sorted(corrected[0]) == [1.25, 1.5]
-    assert Mirrored(tmp_path, []).child("a").data.metrics["final/floor_ratio"] == 1.25
+    found = Mirrored(tmp_path, [])
+    assert found.child("a").data.metrics["floor_ratio"] == 1.25
+    assert found.child("a").data.tags["mlflow.note.content"] == "1.25, indistinguishable"
     assert verdicts[0] == "indistinguishable"
+    solved = [[v for _, v in found.history(r, "solved")] for r in (found.parent, *found.tagged("run_id", later["id"]))]
+    assert solved == [[1.5, 1.25], [9.0]]
 
 
-def test_the_ui_opens_the_runs_of_the_suite(mirrored):
-    page = database.experiment_page(mirrored.uri, "tiny")
-    assert page == f"#/experiments/{mirrored.experiment.experiment_id}/runs?workflowType=machine_learning"
-    assert database.experiment_page(mirrored.uri, "another") == ""
+def test_the_ui_opens_the_cells_of_the_suite_in_a_view_that_mlflow_reads(mirrored):
+    """Verdict and ratio are its first columns; no more than twelve charts are shown, whatever a run measures."""
+    page = database.experiment_page(mirrored.uri, mirrored.root, "tiny")
+    number = mirrored.experiment.experiment_id
+    assert page == f"#/experiments/{number}/runs?workflowType=machine_learning&viewStateShareKey=parvibench-cells"
+    assert database.experiment_page(mirrored.uri, mirrored.root, "another") == ""
+    metrics = {f"{kind}/m{i}+": float(i) for i in range(90) for kind in ("average_rank", "floor_ratio")} | {
+        "solved": 0.5
+    }
+    for tags, known in (
+        (mirrored.experiment.tags, {"floor_ratio"}),
+        (content.views(metrics), {"floor_ratio/m0+", "solved"}),
+    ):
+        views = [json.loads(v) for k, v in tags.items() if k.startswith("mlflow.sharedViewState.parvibench-")]
+        assert len(views) == 2
+        for view in views:
+            state = json.loads(view["state"])
+            assert state.items() <= view.items()
+            assert state["columnOrder"] == state["selectedColumns"]
+        filters = [re.compile(view["chartsSearchFilter"]) for view in views]
+        assert any(known == {name for name in known if f.search(name)} for f in filters)
+        assert all(sum(bool(f.search(name)) for name in (*registry.metrics(), *metrics)) <= 12 for f in filters)
+
+
+def test_pictures_are_small_and_need_finite_samples_of_two_coordinates(tmp_path):
+    record = make_record("p", values={"w2": [1.0]})
+    folder = write_folder(tmp_path, record, make_curve())
+    assert picture.draw(record, folder).startswith(b"\x89PNG")
+    assert len(picture.draw(record, folder)) < 40_000
+    for samples in (np.full((3, 8, 2), np.nan), np.zeros((3, 8, 1))):
+        np.savez(folder / "samples.npz", samples=samples)
+        assert picture.draw(record, folder) is None
 
 
 def test_sync_writes_the_note(tmp_path):
     from mlflow import MlflowClient
 
     store = make_store(tmp_path / "store", RUN, (make_record("good"), make_curve()))
-    assert sync(store, rank=lambda results: Ranking(f"{len(results.cells)} cell", {})) == ""
+    assert sync(store, rank=lambda results: Ranking(f"{len(results.cells)} cell", {}, {})) == ""
     client = MlflowClient(tracking_uri=f"sqlite:///{store.root}/mlflow.db")
     experiment = client.get_experiment_by_name("parvibench/tiny")
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     notes = [r.data.tags.get("mlflow.note.content") for r in client.search_runs([experiment.experiment_id])]
-    assert sorted(filter(None, notes)) == ["1 cell"]
+    assert sorted(filter(None, notes)) == ["1 cell", "svgd (good) on banana: ok."]
 
 
-def test_artifacts_are_found_after_the_store_was_moved(tmp_path):
-    """The copy's database names the copy's files, and the original's the original's."""
-    from mlflow import MlflowClient
-
+def test_the_mirror_of_a_moved_store_is_refused_with_a_remedy_that_works(tmp_path):
+    """MLflow keeps absolute addresses: the copy's runs would be written into the original's folder."""
     first, second = tmp_path / "first", tmp_path / "a second place"
-    assert mirror(first, (make_record("good"), make_curve())) == ""
+    make_store(first, RUN, (make_record("good"), make_curve()))
+    assert sync(Store(first)) == ""
+    (tmp_path / "link").symlink_to(first)
+    assert sync(Store(tmp_path / "link")) == ""
     shutil.copytree(first, second)
-    database.prepare(second / "mlflow.db", own=False)
-    for root in (first, second):
-        client = MlflowClient(tracking_uri=f"sqlite:///{root}/mlflow.db")
-        experiment = client.get_experiment_by_name("parvibench/tiny")
-        assert experiment.artifact_location == (root / "artifacts" / "tiny").as_uri()
-        (run,) = client.search_runs([experiment.experiment_id], "tags.`parvibench.task` = 'banana'")
-        path = client.download_artifacts(run.info.run_id, "cell.json", str(tmp_path))
-        assert json.loads(Path(path).read_text())["label"] == "svgd (good)"
-        assert run.info.artifact_uri.startswith(experiment.artifact_location + "/")
+    warning = sync(Store(second))
+    assert "its MLflow mirror was made in another folder" in warning
+    with pytest.raises(StoreError, match=r"delete mlflow\.db and artifacts"):
+        database.experiment_page(f"sqlite:///{second}/mlflow.db", second, "tiny")
+    third = tmp_path / "third"
+    shutil.copytree(second, third, ignore=shutil.ignore_patterns("mlflow.db", "artifacts"))
     shutil.rmtree(first)
-    assert mirror(second, (make_record("other"), make_curve()), run=RUN | {"id": "20260107-000000-000-tiny"}) == ""
+    assert sync(Store(third)) == ""
     assert not first.exists()
+
+
+#: MLflow dies after the first tables, before it has brought them up to date.
+DIES = """
+import os, sys
+from pathlib import Path
+import mlflow.store.db.utils as making
+making._upgrade_db = lambda engine: os._exit(9)
+from parvibench.tracking.mirror import Mirror
+Mirror(Path(sys.argv[1])).close()
+"""
+
+
+@pytest.mark.ci
+def test_a_kill_while_the_database_is_made_leaves_none(tmp_path):
+    store = make_store(tmp_path, RUN, (make_record("good"), make_curve()))
+    dead = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], capture_output=True, check=False)
+    assert dead.returncode == 9
+    assert not (tmp_path / "mlflow.db").exists()
+    assert sync(store) == ""
+    assert not list(tmp_path.glob(".new-*"))
+    assert Mirrored(tmp_path, []).child("good")
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "team.db"])
+def test_a_damaged_database_is_named_and_left_as_it_is(name, tmp_path):
+    """Of the store's own it is said that it can be deleted; a team's may hold the runs of others."""
+    file = tmp_path / name
+    file.write_bytes(junk := b"SQLite format 3\0" + bytes(range(256)) * 16)
+    warning = mirror(tmp_path, (make_record("good"), None), uri=f"sqlite:///{file}")
+    assert "not a database" in warning
+    assert ("If mlflow.db is damaged, delete it" in warning) is (name == "mlflow.db")
+    assert file.read_bytes() == junk
+
+
+def test_two_mirrors_of_a_store_at_once_write_every_cell_once(tmp_path):
+    cells = [make_record(str(i)) for i in range(12)]
+    store = make_store(tmp_path, RUN, *((cell, make_curve()) for cell in cells))
+    copies = [Mirror(tmp_path) for _ in range(2)]
+    for copy in copies:
+        copy.start_run(RUN)
+        for cell in cells:
+            copy.cell(RUN["id"], cell, store.folder(cell.key))
+    assert [copy.close() for copy in copies] == ["", ""]
+    mirrored = Mirrored(tmp_path, [])
+    assert [len(mirrored.tagged("cell_key", cell.key)) for cell in cells] == [1] * 12
+    assert len(mirrored.tagged("run_id", RUN["id"])) == 1
 
 
 def make_store(root, run, *cells):

@@ -33,7 +33,7 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
 
     store = Store(Path(out))
     store.run()
-    if warning := mirror.sync(store, tell=warn, rank=lambda results: ranking(results, table(results))):
+    if warning := mirror.sync(store, rank=lambda results: ranking(results, table(results))):
         warn(warning)
     return not warning
 
@@ -46,7 +46,7 @@ def serve(
     ``starting`` is called with the address of the page before the server starts.
 
     Raises:
-        StoreError: the store has no runs.
+        StoreError: the store has no runs, or has been moved since they were mirrored.
         InputError: the address is in use or not this machine's.
     """
     from parvibench.harness.store.store import Store
@@ -56,9 +56,10 @@ def serve(
     _check_free(host, port)
     uri = database.default_uri(root)
     if (file := database.file_of(uri)) is not None:
-        database.prepare(file, own=False)
+        database.prepare(file)
+    page = database.experiment_page(uri, root, run.suite["name"])
     address = f"[{host}]" if ":" in host else host
-    starting(f"http://{address}:{port}/{database.experiment_page(uri, run.suite['name'])}")
+    starting(f"http://{address}:{port}/{page}")
     return serve_until_signal(*database.ui_command(root, host, port))
 
 

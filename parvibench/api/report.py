@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -143,13 +145,39 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
 
 def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
-    """The leaderboard of a run as MLflow gets it."""
+    """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
+    from parvibench.reporting.formatting import interval
     from parvibench.reporting.page.text_tables import to_markdown
-    from parvibench.tracking.content import Ranking
+    from parvibench.reporting.tables import leaderboard as lb
+    from parvibench.reporting.tables.matrix import by_method
+    from parvibench.tracking.content import Ranking, Shown
 
-    rows = zip(*(board[c] for c in ("task", "label", "floor_ratio", "verdict")), strict=True)
-    cells = {(task, label): (float(ratio), verdict) for task, label, ratio, verdict in rows}
-    return Ranking(to_markdown(results, board), cells)
+    legend, _, tables = to_markdown(results, board).partition("\n\n## ")
+    cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
+    for label, rank, rows in by_method(board):
+        judged = {task: row["verdict"] == "indistinguishable" for task, row in rows.items() if row["verdict"]}
+        ratios = [row["floor_ratio"] for row in rows.values() if not math.isnan(row["floor_ratio"])]
+        metrics |= {f"floor_ratio/{label}": statistics.median(ratios)} if ratios else {}
+        metrics |= {f"solved/{label}": statistics.fmean(judged.values())} if judged else {}
+        if not rank["anchor"]:
+            metrics[f"average_rank/{label}"] = rank["average_rank"]
+            solved |= {task: solved.get(task, False) or yes for task, yes in judged.items()}
+        for task, row in rows.items():
+            low, high = lb.shown_interval(row)[1:]
+            tags = {
+                "result": f"{lb.entry(row)} [{interval(low, high)}]",
+                "verdict": row["verdict"],
+                "marks": row["marks"],
+            }
+            said = [
+                f"{label} on {task}: {lb.result(row)}, median over {row['replicates']} replicates with its 95% interval."
+            ]
+            said += [f"Samples {row['verdict']} from exact draws." if row["verdict"].endswith("able") else ""]
+            said += [f"Marks: {row['marks']}." if row["marks"] else ""]
+            note = " ".join(filter(None, said)) if row["status"] == "ok" else ""
+            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, note)
+    metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
+    return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
 
 
 def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) -> list[Path]:

@@ -1,34 +1,57 @@
-"""The parameters, tags and metric points that MLflow gets of a run and of a cell."""
+"""The names, tags, parameters and metrics of runs and cells in MLflow, and the views that its pages open with."""
 
+import contextlib
 import datetime as dt
+import getpass
 import hashlib
+import json
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from parvibench.core import registry
+from parvibench.core.reference import Floored, load_floored
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import checkpoint_values, metric_values
+from parvibench.harness.store.results import checkpoint_values, metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
-#: Cells with more replicates log medians only; the artifact curve.parquet holds them all.
-MAX_REPLICATE_SERIES = 20
 MAX_TAG, _MAX_PARAM = 5000, 6000
+NOTE = "mlflow.note.content"
 _COMPLETE = ("FINISHED", "FAILED", "KILLED")
-#: MLflow then shows runs and their comparison first, and no pages on language models.
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+RATIO = "floor_ratio"
+#: Metrics of a cell that describe its cost: MLflow shows them apart from the others, with the machine's load.
+_COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
+#: MLflow draws a chart for each metric of a cell: ``floor_ratio``, ``floor``, ``step_size`` and at most nine measured ones.
+#: The first of these are left out first; ``cell.json`` and ``curve.parquet`` hold them all.
+_MEASURED = 9
+_LEFT_OUT = (
+    "path_primary", "path_equivalent_n", "ess_per_evaluation", "tail_error", "ks_marginal", "kl_knn", "correlation_error", "divergences",
+)  # fmt: skip
+#: Metrics that the charts of several cells show, where there are any.
+_CHARTS = (
+    RATIO, "floor", "step_size", "sliced_w2", "predictive_w2", "nll", "regret", "mean_error", "sd_error", "rhat", "ess_bulk", "acceptance",
+)  # fmt: skip
+
+
+class Shown(NamedTuple):
+    """A leaderboard's row of a cell."""
+
+    ratio: float  #: of the primary metric to its noise floor; NaN without a floor
+    tags: Mapping[str, str]  #: ``verdict``, ``marks``, ``result`` (number, marks, interval), where there are any
+    note: str  #: one sentence
 
 
 class Ranking(NamedTuple):
-    """What a run's leaderboard says, which this layer does not compute."""
+    """A run's leaderboard, which this layer does not compute."""
 
     text: str  #: in Markdown
-    #: (task, label) -> ratio of the primary metric to its noise floor (NaN without a floor), and verdict (perhaps empty)
-    cells: Mapping[tuple[str, str], tuple[float, str]]
+    cells: Mapping[tuple[str, str], Shown]  #: by task and label
+    metrics: Mapping[str, float]  #: of the run as a whole
 
 
 def is_same(run: Any, record: CellRecord) -> bool:
@@ -42,23 +65,38 @@ def is_same(run: Any, record: CellRecord) -> bool:
 
 
 def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
-    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
-    if curve is not None:
-        for (name, _), rows in curve.groupby(["metric", "checkpoint"]):
-            metric = str(name)
-            step, seconds = int(rows["iteration"].median()), float(rows["seconds"].median())
-            yield metric, step, seconds, statistics.median(checkpoint_values(metric, rows, record.diverged))
-            if record.n_replicates <= MAX_REPLICATE_SERIES:
-                columns = (rows[c].tolist() for c in ("replicate", "iteration", "seconds", "value"))
-                for replicate, at, spent, value in zip(*columns, strict=True):
-                    yield f"replicates/{metric}.r{replicate}", at, spent, value
-    for metric, stored in record.values.items():
-        values = metric_values(metric, stored)
-        lost = sum(v is None or not math.isfinite(v) for v in stored)
-        if values:
-            yield f"final/{metric}", record.iterations, record.seconds, statistics.median(values)
-        if lost:
-            yield f"nonfinite/{metric}", record.iterations, record.seconds, float(lost)
+    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite).
+
+    Medians over replicates at every checkpoint; those that were measured at the end alone are at step 0, where MLflow
+    draws bars.
+    """
+    primary, seconds, reference = primary_metric([record], record.task), record.seconds, floored(record.task)
+    row = registry.metrics().get(primary)
+    floor = reference.floor(primary, record.samples) if reference and row is not None and row.floor_ratio else None
+    order = sorted(record.values, key=lambda m: (m != primary, m in _LEFT_OUT and len(_LEFT_OUT) - _LEFT_OUT.index(m)))
+    shown = [m for m in order if m not in _COSTS][:_MEASURED]
+    for metric in (m for m, stored in record.values.items() if stored and m in (*shown, *_COSTS)):
+        parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
+        course = [(0, seconds, statistics.median(metric_values(metric, record.values[metric])))]
+        if len(parts) > 1:
+            medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
+            places = [rows[["iteration", "seconds"]].median() for rows in parts]
+            course = [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
+        for step, spent, value in course:
+            yield f"system/{metric}" if metric in _COSTS else metric, step, spent, value
+            if metric == primary and floor is not None:
+                yield RATIO, step, spent, value / floor.median
+                yield "floor", step, spent, floor.median
+    if record.effective_step is not None:
+        yield "step_size", 0, seconds, record.effective_step
+
+
+@lru_cache(maxsize=4)  # the cells of a run are in the order of its tasks
+def floored(task: str) -> Floored | None:
+    """The reference of a task, or None."""
+    with contextlib.suppress(ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
+        return load_floored(task)
+    return None
 
 
 def run_title(run: Mapping[str, Any]) -> str:
@@ -73,20 +111,43 @@ def cut_lines(text: str, most: int) -> str:
 
 
 def cell_params(record: CellRecord) -> dict[str, str]:
-    """The specification of a cell, as text."""
-    values = record.spec.model_dump(mode="json") | {"replicates": record.n_replicates, "tuned": record.tuned}
-    return _flat(values | {"effective_step": record.effective_step, "process": record.process})
+    """What methods are compared by, as text; what is constant in a run is in ``cell.json`` alone."""
+    names = ("settings", "budget", "particles", "samples", "burn_in", "thinning", "seed", "start", "compiled")
+    values = record.spec.model_dump(mode="json", exclude_defaults=True, include=set(names))
+    return _flat(values | {"replicates": record.n_replicates, "tuned": record.tuned})
 
 
-def cell_tags(record: CellRecord) -> dict[str, str]:
-    """Tags that identify a cell, its outcome, and the units of its metrics."""
+def cell_tags(record: CellRecord, run: Mapping[str, Any]) -> dict[str, str]:
+    """Tags that identify a cell, its outcome, and the units of its metrics; MLflow's own of author and source."""
     names = ("task", "algorithm", "label", "kind", "status", "reason", "n_diverged", "metrics_key", "hardware", "created")  # fmt: skip
-    tags = {"cell_key": record.key} | {n: str(getattr(record, n)) for n in names}
+    tags = {"cell_key": record.key, "device": record.spec.device} | {n: str(getattr(record, n)) for n in names}
+    lost = {m: sum(v is None or not math.isfinite(v) for v in stored) for m, stored in record.values.items()}
     tags["flags"] = "; ".join(record.flags)
+    tags["nonfinite"] = ", ".join(f"{m}: {n} replicates" for m, n in lost.items() if n)
     # MLflow knows no units, and their signs are not admitted in names.
     rows = {m: registry.metrics().get(m) for m in record.values}
     tags |= {f"unit.{m}": r.unit for m, r in rows.items() if r is not None and r.unit not in ("1", "count")}
-    return {f"parvibench.{k}": v[:MAX_TAG] for k, v in tags.items() if v}
+    note = f"{record.label} on {record.task}: {record.status}{f', {record.reason}' if record.reason else ''}."
+    return {f"parvibench.{k}": v[:MAX_TAG] for k, v in tags.items() if v} | _source(run) | {NOTE: note[:MAX_TAG]}
+
+
+def _source(run: Mapping[str, Any]) -> dict[str, str]:
+    """MLflow's own tags of a run's author, program and commit."""
+    facts = run.get("provenance", {})
+    words = without_secrets(str(facts.get("command") or "")).split()
+    tags = {"mlflow.source.name": " ".join(words[:2]) or "parvibench", "mlflow.source.type": "LOCAL"}
+    tags |= {"mlflow.source.git.commit": str(facts.get("git") or "").rstrip("+")}
+    with contextlib.suppress(OSError, KeyError, ImportError):  # an account without a name
+        tags["mlflow.user"] = getpass.getuser()
+    return {k: v for k, v in tags.items() if v}
+
+
+def dataset(task: str, version: int | str, run: Mapping[str, Any]) -> dict[str, str]:
+    """A task as MLflow's data set: its name, and the first digits of the SHA-256 of its reference, or its version."""
+    sha256 = str(run.get("provenance", {}).get("data", {}).get(f"reference of {task}", ""))
+    source = json.dumps({"task": task, "version": version, "reference_sha256": sha256})
+    digest = sha256[:12] or f"version {version}"[:36]
+    return {"name": task[:500], "digest": digest, "source_type": "parvibench", "source": source}
 
 
 def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
@@ -98,7 +159,39 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
         "profile": run.get("profile"),
         "command": run.get("provenance", {}).get("command"),
     }
-    return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v}
+    return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v} | _source(run)
+
+
+def views(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Tags of an experiment that MLflow's pages offer as views: ``cells`` with their results, and ``runs`` over time.
+
+    ``metrics`` are those of a run; the best 11 methods are shown.
+    """
+    ranks = {n.partition("/")[2]: v for n, v in metrics.items() if n.startswith("average_rank/")}
+    methods = [f"{RATIO}/{m}" for m in sorted(ranks, key=ranks.__getitem__) if f"{RATIO}/{m}" in metrics][:11]
+    widths = {"verdict": 135, "marks": 110, "result": 170}
+    columns = {
+        f"metrics.`{RATIO}`": 100,
+        **{f"tags.`parvibench.{k}`": w for k, w in widths.items()},
+        "attributes.`Dataset`": 190,
+    }
+    found = {
+        "cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`")
+    }  # without their runs between them
+    columns = {"metrics.`solved`": 90} | {f"metrics.`{n}`": 150 for n in methods}
+    found["runs"] = _view("runs", columns, "run_id", ["solved", *map(re.escape, methods)], "attributes.start_time")
+    return {f"mlflow.sharedViewState.parvibench-{k}": v for k, v in found.items() if len(v) <= MAX_TAG}
+
+
+def _view(name: str, columns: Mapping[str, int], tag: str, charts: Sequence[str], order: str) -> str:
+    """A view of the runs with a tag, in the format of MLflow's pages: columns with their widths, charts, sort key."""
+    state = {
+        "searchFilter": f"tags.`parvibench.{tag}` != ''", "orderByKey": order, "orderByAsc": name == "cells", "startTime": "ALL",
+        "lifecycleFilter": "Active", "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": list(columns),
+        "columnOrder": list(columns), "columnWidths": columns, "chartsSearchFilter": f"^({'|'.join(charts)})$", "runsHiddenMode": "SHOW_ALL",
+    }  # fmt: skip
+    # Versions that list views by name read ``state``, earlier ones its fields.
+    return json.dumps({"name": f"ParVIBench: {name}", "createdAt": 0, "state": json.dumps(state)} | state)
 
 
 def run_params(run: Mapping[str, Any]) -> dict[str, str]:
@@ -119,11 +212,16 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def system_points(run: Mapping[str, Any]) -> Iterator[tuple[str, float, int, int]]:
     """Load of the machine: name, value, time in ms, step in whole seconds since the start."""
-    start = dt.datetime.fromisoformat(run["started"]).timestamp()
+    start = milliseconds(run["started"])
     for row in run.get("system", ()):
         for name, value in row.items():
             if name != "seconds":
-                yield f"system/{name}", value, int(1000 * (start + row["seconds"])), int(row["seconds"])
+                yield f"system/{name}", value, start + int(1000 * row["seconds"]), int(row["seconds"])
+
+
+def milliseconds(time: str) -> int:
+    """A time in ISO's format in milliseconds since 1970."""
+    return int(1000 * dt.datetime.fromisoformat(time).timestamp())
 
 
 def mlflow_status(status: Status) -> str:

@@ -1,34 +1,24 @@
-"""The server or database that holds a mirror: reached quietly, without telemetry, and without waiting long.
+"""The server or database of a mirror: connected to without output, telemetry or long waits."""
 
-A SQLite file is there as a whole, or not at all: MLflow makes its tables one after the other, and can use no database
-that lacks some. A new one is therefore made beside its place and renamed into it, one process at a time.
-"""
-
-import contextlib
 import importlib
 import logging
 import os
-import re
-import sqlite3
 import sys
 import tempfile
 import threading
 import warnings
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import unquote, urlsplit
 
 import filelock
+
+from parvibench.core.errors import StoreError
 
 #: Held while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
 #: and checks the tables, keeps its context in module globals: two threads at a time break both, on different files too.
 STARTING = threading.RLock()
-#: What SQLite and MLflow say of a file that no waiting, space or permission would make usable.
-_BROKEN = re.compile(
-    r"not a database|malformed|disk image|database schema|already exists|no such (table|column)|duplicate column|"
-    r"locate revision"
-)
-_ASIDE = ".new-mlflow-"
+_UNFINISHED = ".new-mlflow-"
 
 
 def default_uri(root: Path) -> str:
@@ -62,10 +52,31 @@ def connect(uri: str) -> Any:
         return MlflowClient(tracking_uri=uri)
 
 
-def experiment_page(uri: str, suite: str) -> str:
-    """Where a server on ``uri`` shows the runs of a suite, after its address; empty where they are not mirrored."""
-    found = connect(uri).get_experiment_by_name(f"parvibench/{suite}")
-    return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning" if found is not None else ""
+def experiment_page(uri: str, root: Path, suite: str) -> str:
+    """Address, after the server's, of the page of a suite's cells in a store's mirror; empty where they are not mirrored.
+
+    Raises:
+        StoreError: as of ``check_place``.
+    """
+    client = connect(uri)
+    if file_of(uri) == root.resolve() / "mlflow.db":
+        check_place(client, root.resolve())
+    found = client.get_experiment_by_name(f"parvibench/{suite}")
+    if found is None:
+        return ""
+    view = "&viewStateShareKey=parvibench-cells" * ("mlflow.sharedViewState.parvibench-cells" in found.tags)
+    return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning{view}"
+
+
+def check_place(client: Any, root: Path) -> None:
+    """Raise ``StoreError`` where a store has been moved: MLflow keeps absolute addresses of artifacts."""
+    for found in client.search_experiments(filter_string="name LIKE 'parvibench/%'"):
+        place = Path(unquote(urlsplit(found.artifact_location).path))
+        if place.resolve().parent != root / "artifacts":
+            raise StoreError(
+                f"{root}: its MLflow mirror was made in another folder ({place}); delete mlflow.db and artifacts, "
+                "then make it again: parvibench sync"
+            )
 
 
 def ui_command(root: Path, host: str, port: int) -> tuple[list[str], dict[str, str]]:
@@ -74,8 +85,11 @@ def ui_command(root: Path, host: str, port: int) -> tuple[list[str], dict[str, s
     The address of the database may hold a password, and every user of a machine can read arguments: it travels in the
     environment.
     """
-    command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port)]
-    return command, os.environ | {"MLFLOW_BACKEND_STORE_URI": default_uri(root)}
+    command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port), "--workers", "1"]
+    # No queue of jobs for language models: it starts further processes.
+    return command, os.environ | {
+        "MLFLOW_BACKEND_STORE_URI": default_uri(root), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }  # fmt: skip
 
 
 def file_of(uri: str) -> Path | None:
@@ -84,57 +98,25 @@ def file_of(uri: str) -> Path | None:
     return Path(name) if uri.startswith("sqlite:///") and name else None
 
 
-def prepare(file: Path, *, own: bool) -> Path | None:
+def prepare(file: Path) -> None:
     """Make an MLflow database where there is none.
 
-    A broken one is set aside if it is a store's ``own``, which can be rebuilt: return its new place, else None.
+    MLflow makes its tables one after the other and can use no database that lacks some: a new one is made under
+    another name and renamed, one process at a time.
     """
     configure()
     file.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(file.with_name(f".{file.name}.lock")), STARTING:
-        for left in file.parent.glob(f"{_ASIDE}*"):
+        for left in file.parent.glob(f"{_UNFINISHED}*"):
             left.unlink(missing_ok=True)
-        aside = _set_aside(file) if own and file.exists() and _is_broken(file) else None
         if not file.exists():
             _make(file)
-        _relocate(file)
-    return aside
-
-
-def _relocate(file: Path) -> None:
-    """Where a store has been moved or copied, let its database name the artifacts that lie beside it now.
-
-    MLflow keeps absolute addresses. Those of ours end in ``/artifacts/<suite>``; only a database that has its artifacts
-    beside it is changed.
-    """
-    folder = file.absolute().parent / "artifacts"
-    if not folder.is_dir():
-        return
-    with (
-        contextlib.closing(sqlite3.connect(file, timeout=20)) as database,
-        contextlib.suppress(sqlite3.DatabaseError),  # read only, or no database of MLflow: others say so
-        database,  # commits at the end, or rolls back
-    ):
-        known = database.execute(
-            "SELECT experiment_id, artifact_location, name FROM experiments WHERE name LIKE 'parvibench/%'"
-        ).fetchall()
-        for experiment, old, name in known:
-            suite = name.partition("/")[2]
-            new = f"{folder.as_uri()}/{suite}"
-            if old == new or not old.endswith(f"/artifacts/{suite}") or not (folder / suite).is_dir():
-                continue
-            database.execute("UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?", (new, experiment))
-            database.execute(
-                "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) "
-                "WHERE experiment_id = ? AND substr(artifact_uri, 1, ?) = ?",
-                (new, len(old) + 1, experiment, len(old) + 1, f"{old}/"),
-            )
 
 
 def _make(file: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    handle, name = tempfile.mkstemp(prefix=_ASIDE, dir=file.parent)
+    handle, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=file.parent)
     os.close(handle)
     try:
         store = SqlAlchemyStore(f"sqlite:///{name}", (file.parent / "artifacts").absolute().as_uri())  # type: ignore[no-untyped-call]
@@ -143,32 +125,3 @@ def _make(file: Path) -> None:
         Path(name).replace(file)
     finally:
         Path(name).unlink(missing_ok=True)
-
-
-def _is_broken(file: Path) -> bool:
-    """Whether neither SQLite nor MLflow can read the file; False where they were only kept from trying."""
-    from mlflow import MlflowClient
-
-    try:
-        place = f"file:{quote(str(file.absolute()))}?mode=rw"
-        with contextlib.closing(sqlite3.connect(place, uri=True, timeout=20)) as database:
-            found = database.execute("PRAGMA quick_check(1)").fetchone()
-        if found != ("ok",):
-            return True
-        # Under another spelling: MLflow keeps connections open by URI, and these must end with the file.
-        spelt = f"sqlite:///{file.parent.absolute()}/./{file.name}"
-        MlflowClient(tracking_uri=spelt).search_experiments(max_results=1)
-    except Exception as error:  # of SQLite, SQLAlchemy, Alembic or MLflow
-        return _BROKEN.search(str(error)) is not None
-    return False
-
-
-def _set_aside(file: Path) -> Path:
-    """Rename the database, with what SQLite keeps beside it, to a name that is free."""
-    names = (file.with_name(f"{file.name}.broken-{i}") for i in range(1, 10_000))
-    aside = next(name for name in names if not name.exists())
-    for ending in ("-journal", "-wal", "-shm", ""):  # the database last: a kill before leaves it to the next process
-        part = file.with_name(file.name + ending)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + ending))
-    return aside

@@ -7,17 +7,20 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
         suite.yaml run.json cells.json   cells.json: every requested cell -> its MLflow run
         report/                          the page with its figures, when one was written
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
-        metrics  system/*                load and memory of the machine during the run
-        run <suite> <profile>: <label> on <task>   one per cell; tags parvibench.cell_key, .task, .label, .status ...,
-          and             .unit.<metric>      where it has one
+        metrics  solved                    share of the tasks on which a method is indistinguishable from exact draws
+                 solved/<label>, floor_ratio/<label>, average_rank/<label>   of a method, over the tasks
+                 system/*                  load and memory of the machine during the run
+        run <task> / <label>   one per cell; tags parvibench.cell_key, .task, .label, .status ..., .unit.<metric> where it
+                               has one; of the leaderboard .result, .verdict, .marks; its note: one sentence
+          dataset  the task, with the SHA-256 of its reference
           params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric>                   median over replicates, step = iteration
-                   final/<metric>             median at the end of the run
-                   final/floor_ratio          the leaderboard's number, with the tag parvibench.verdict
-                   nonfinite/<metric>         replicates without a finite value at the end, where there are any
-                   replicates/<metric>.r<id>  each replicate, up to MAX_REPLICATE_SERIES of them
-          artifacts  cell.json curve.parquet samples.npz traceback.txt
+          metrics  <metric>        median over replicates, step = iteration (0 of those that are measured at the end alone)
+                   floor, floor_ratio   of the primary metric: its noise floor, and its ratio to that
+                   step_size
+                   system/<metric>      seconds and other costs
+          artifacts  cell.json curve.parquet samples.npz traceback.txt samples.png
 
+MLflow draws a chart for each metric: a cell has at most twelve besides its costs; ``cell.json`` has them all.
 Values that are not finite are left out (MLflow would store infinity as 1.8e308). The time axis of a
 metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
 
@@ -25,15 +28,18 @@ A cell belongs to the run that first mirrored it. Later runs that reuse it link 
 ``cells.json``; only another outcome (a retried failure, recomputed metrics) takes its place.
 """
 
+import contextlib
 import importlib
+import os
 import queue
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import filelock
 
 from parvibench.core.errors import DamagedError
 from parvibench.core.result import CellRecord
@@ -43,7 +49,7 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
 
-from . import database
+from . import database, picture
 from .content import Ranking as Ranking
 from .writer import BATCH, Writer
 
@@ -59,18 +65,21 @@ class Mirror:
     Args:
         root: the store's folder; holds ``mlflow.db`` and ``artifacts/`` unless a server is named.
         uri: tracking URI; default ``MLFLOW_TRACKING_URI``, else the SQLite file in ``root``.
-
-    Attributes:
-        notice: what a user should know when the store's own database was broken and has been rebuilt.
     """
 
     def __init__(self, root: Path, uri: str | None = None) -> None:
-        self.root = root.absolute()
+        self.root = root.resolve()
         self.uri = uri or database.default_uri(self.root)
+        file = database.file_of(self.uri)
+        self._own = file is not None and file.resolve() == self.root / "mlflow.db"
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = 0
-        self._error = self.notice = ""
+        self._error = ""
+        self._pictures: dict[str, _Job] = {}
         self._hurry = threading.Event()
+        # Of two mirrors of a store at a time each would write the cells that it does not find.
+        read_only = self.root.exists() and not os.access(self.root, os.W_OK)
+        self._alone = contextlib.nullcontext() if read_only else filelock.FileLock(self.root / ".mirror.lock")
         for package in ("pandas", "requests"):  # which this thread needs as well: not while the other imports MLflow
             importlib.import_module(package)
         self._thread = threading.Thread(target=self._work, name="parvibench-mlflow", daemon=True)
@@ -83,6 +92,8 @@ class Mirror:
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Mirror a cell of a run that was started here; its files lie in ``folder``."""
         self._put(lambda writer: writer.cell(run_id, record, folder))
+        if (folder / "samples.npz").is_file():
+            self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
     def end_run(self, run: Mapping[str, Any]) -> None:
         """Add the end of a run and the machine's load during it."""
@@ -94,7 +105,7 @@ class Mirror:
 
     def rank(self, run_id: str, ranking: Ranking) -> None:
         """Set the leaderboard that MLflow shows above a run, and its numbers of the run's cells."""
-        self._put(lambda writer: writer.note(run_id, ranking.text))
+        self._put(lambda writer: writer.note(run_id, ranking))
         names = list(ranking.cells)
         for i in range(0, len(names), BATCH["tags"]):
             part = {name: ranking.cells[name] for name in names[i : i + BATCH["tags"]]}
@@ -105,6 +116,9 @@ class Mirror:
 
         ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
         """
+        for job in self._pictures.values() if len(self._pictures) <= picture.MOST else ():
+            self._put(job)  # the cells have run: their times are not affected
+        self._pictures.clear()
         self._queue.put(None)
         now = last = time.monotonic()
         end, done = now + _WAITS * timeout, self._done
@@ -122,6 +136,8 @@ class Mirror:
         return (
             f"{lost} of {self._total} records did not reach MLflow at {shown_address(self.uri)}: {self._error}\n"
             "The results are safe in the store; mirror them later with: parvibench sync"
+            + "\nIf mlflow.db is damaged, delete it: sync then makes a new one"
+            * self._own
         )
 
     def _put(self, job: _Job) -> None:
@@ -140,7 +156,8 @@ class Mirror:
             if writer is None or failures >= _GIVE_UP_AFTER or self._hurry.is_set():
                 continue
             try:
-                job(writer)
+                with self._alone:
+                    job(writer)
             except Exception as error:
                 failures += 1
                 self._note(error)
@@ -149,24 +166,21 @@ class Mirror:
                 self._done += 1
         if writer is not None and failures < _GIVE_UP_AFTER and not self._hurry.is_set():
             try:
-                writer.finish()
+                with self._alone:
+                    writer.finish()
             except Exception as error:
                 self._note(error)
 
     def _connected(self) -> Writer:
-        """A writer; where the store's own database was broken, a new one has the finished runs first."""
         file = database.file_of(self.uri)
-        own = file is not None and file.absolute() == self.root / "mlflow.db"
-        aside = None if file is None else database.prepare(file, own=own)
+        if file is not None:
+            database.prepare(file)
         # Artifacts go beside the store for a database, and where a server chooses.
         is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
-        artifacts = (self.root / "artifacts").as_uri() if is_database else None
-        writer = Writer(database.connect(self.uri), artifacts)
-        if aside is not None:
-            self.notice = f"{file} was broken: it is now {aside.name}, and a new one is made of the store's runs"
-            replay(Store(self.root), writer, finished=True)
-            writer.finish()
-        return writer
+        client = database.connect(self.uri)
+        if self._own:
+            database.check_place(client, self.root)
+        return Writer(client, (self.root / "artifacts").as_uri() if is_database else None)
 
     def _note(self, error: Exception) -> None:
         """Keep the first error, on one line and without credentials."""
@@ -193,45 +207,23 @@ class MirrorObserver(Mirror):
         """Mirror what is known at the end; the queue is drained by ``close``."""
         self.end_run(run.model_dump(mode="json"))
 
-    def close(self, timeout: float = 60.0) -> str:
-        """Wait for delivery; a warning when something was not delivered, or a broken database was set aside."""
-        return "\n".join(filter(None, (super().close(timeout), self.notice)))
 
+def sync(store: Store, timeout: float = 600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
+    """Mirror all runs of a store that MLflow does not hold yet, oldest first, except damaged ones.
 
-def sync(
-    store: Store,
-    timeout: float = 600.0,
-    tell: Callable[[str], None] = warnings.warn,
-    rank: Callable[[StoredRun], Ranking] | None = None,
-) -> str:
-    """Mirror all runs of a store that MLflow does not hold yet, except damaged ones; return a warning, or nothing.
-
-    ``timeout`` is as of ``Mirror.close``; ``tell`` is called when a broken database was set aside; ``rank`` gives the
-    leaderboard of a run.
+    ``timeout`` is as of ``Mirror.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.
     """
     mirror = Mirror(store.root)
-    replay(store, mirror, rank=rank)
-    warning = mirror.close(timeout)
-    if mirror.notice:
-        tell(mirror.notice)
-    return warning
-
-
-def replay(
-    store: Store, to: Mirror | Writer, *, finished: bool = False, rank: Callable[[StoredRun], Ranking] | None = None
-) -> None:
-    """Mirror the runs of a store, oldest first, but not damaged ones, nor with ``finished`` those that have not ended."""
     for run_id in store.runs():
         try:
             results = StoredRun.load(store, run_id)
         except DamagedError:
             continue
-        if finished and not results.run.finished:
-            continue
         document = results.run.model_dump(mode="json")
-        to.start_run(document)
+        mirror.start_run(document)
         for record in results.cells:
-            to.cell(run_id, record, store.folder(record.key))
-        to.end_run(document)
-        if rank is not None and isinstance(to, Mirror):
-            to.rank(run_id, rank(results))
+            mirror.cell(run_id, record, store.folder(record.key))
+        mirror.end_run(document)
+        if rank is not None:
+            mirror.rank(run_id, rank(results))
+    return mirror.close(timeout)

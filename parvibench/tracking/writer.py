@@ -1,6 +1,7 @@
 """Writing runs and cells to MLflow, in one thread."""
 
 import math
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Any
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.cell_files import read_curve
 
-from . import content
+from . import content, picture
 from .archive import CELL_FILES
+from .content import Ranking, Shown
 
-_RATIO, _VERDICT = "final/floor_ratio", "parvibench.verdict"
 #: Most entities that MLflow takes at a time.
 BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
@@ -28,24 +29,27 @@ class Writer:
         self._experiments: dict[str, str] = {e.name: e.experiment_id for e in found}
         self._parents: dict[str, str] = {}
         self._experiment_of: dict[str, str] = {}
-        self._titles: dict[str, str] = {}
+        self._runs: dict[str, Mapping[str, Any]] = {}
         self._cells: dict[str, list[dict[str, str]]] = {}
+        self._written: dict[str, str] = {}  # key of a cell -> its MLflow run, if written here
 
     def start_run(self, run: Mapping[str, Any]) -> None:
         """Find or make the parent run."""
         run_id, suite = str(run["id"]), run["suite"]
         experiment = self._experiment(f"parvibench/{suite['name']}")
         found = self._find("parvibench.run_id", run_id)
-        self._titles[run_id] = title = content.run_title(run)
-        name = f"{title}, {str(run['started'])[:16].replace('T', ' ')}"
+        name = f"{content.run_title(run)}, {str(run['started'])[:16].replace('T', ' ')}"
         parent = found or self._client.create_run(experiment, run_name=name[:250], tags=content.run_tags(run))
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
         self._log_params(uid, content.run_params(run))  # those of a found run may not have arrived
+        specs = [cell["spec"] for cell in run["cells"]]
+        self._log_tasks(uid, run, {spec["task"]: spec["task_version"] for spec in specs})
         self._client.log_dict(uid, dict(suite), "suite.yaml")
         self._client.log_dict(uid, dict(run), "run.json")
         self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
+        self._runs[run_id] = run
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Link the cell if it is mirrored already, else mirror it as a child of the run."""
@@ -77,12 +81,21 @@ class Writer:
         """The report's files under ``report/``."""
         self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
-    def note(self, run_id: str, text: str) -> None:
-        """A text above the run on MLflow's page, as long as MLflow takes it."""
-        self._client.set_tag(self._parents[run_id], "mlflow.note.content", content.cut_lines(text, content.MAX_TAG))
+    def note(self, run_id: str, ranking: Ranking) -> None:
+        """A run's leaderboard: the text on its page, its metrics, and the views that show them."""
+        uid, run = self._parents[run_id], self._runs[run_id]
+        held = self._client.get_run(uid).data.metrics
+        start, now = content.milliseconds(run["started"]), int(time.time() * 1000)
+        values = {content.clean_name(k): v for k, v in ranking.metrics.items() if math.isfinite(v)}
+        # Of values at one step MLflow shows that of the latest time.
+        changed = [(k, v, now if k in held else start, 0) for k, v in values.items() if held.get(k) != v]
+        self._batched(uid, "metrics", [self._entities.Metric(*p) for p in changed])
+        self._client.set_tag(uid, content.NOTE, content.cut_lines(ranking.text, content.MAX_TAG))
+        for tag, view in content.views(values).items():
+            self._client.set_experiment_tag(self._experiment_of[run_id], tag, view)
 
-    def rank(self, run_id: str, cells: Mapping[tuple[str, str], tuple[float, str]]) -> None:
-        """A leaderboard's numbers of some cells; a cell of another run keeps what that run's leaderboard said of it."""
+    def rank(self, run_id: str, cells: Mapping[tuple[str, str], Shown]) -> None:
+        """A leaderboard's rows of some cells; a cell of another run keeps those of that run's leaderboard."""
         links = [link for link in self._cells[run_id] if (link["task"], link["label"]) in cells]
         ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
         known = list(self._experiments.values())
@@ -92,18 +105,27 @@ class Writer:
             uid = link["mlflow_run_id"]
             if uid not in data:  # deleted there meanwhile
                 continue
-            ratio, verdict = cells[link["task"], link["label"]]
-            held = data[uid].metrics.get(_RATIO), data[uid].tags.get(_VERDICT)
-            if link["reused"] == "true" and held != (None, None):
+            ratio, tags, note = cells[link["task"], link["label"]]
+            tags = {f"parvibench.{k}": v for k, v in tags.items()}
+            tags |= {content.NOTE: note[: content.MAX_TAG]} if note else {}
+            held = data[uid].metrics.get(content.RATIO), data[uid].tags
+            if link["reused"] == "true" and "parvibench.result" in held[1]:
                 continue
-            metrics = (
-                [self._entities.Metric(_RATIO, ratio, int(time.time() * 1000), 0)]
-                if math.isfinite(ratio) and held[0] != ratio
-                else []
-            )
-            tags = [self._entities.RunTag(_VERDICT, verdict)] if verdict and held[1] != verdict else []
-            if metrics or tags:
-                self._client.log_batch(uid, metrics=metrics, tags=tags)
+            metrics = []
+            if math.isfinite(ratio) and not math.isclose(ratio, held[0] or 0.0):
+                last = max((m.step for m in self._client.get_metric_history(uid, content.RATIO)), default=0)
+                metrics = [self._entities.Metric(content.RATIO, ratio, int(time.time() * 1000), last)]
+            changed = [self._entities.RunTag(k, v) for k, v in tags.items() if held[1].get(k) != v]
+            if metrics or changed:
+                self._client.log_batch(uid, metrics=metrics, tags=changed)
+
+    def picture(self, record: CellRecord, folder: Path) -> None:
+        """A picture of a cell's samples, if the cell was written here."""
+        if (uid := self._written.get(record.key)) is not None and (png := picture.draw(record, folder)) is not None:
+            with tempfile.TemporaryDirectory() as place:
+                path = Path(place, "samples.png")
+                path.write_bytes(png)
+                self._client.log_artifact(uid, str(path))
 
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
@@ -118,15 +140,16 @@ class Writer:
 
     def _write_cell(self, run_id: str, record: CellRecord, folder: Path) -> str:
         end = int(time.time() * 1000)
-        start = end - int(record.seconds * 1000)
-        run = self._client.create_run(
+        start, run = end - int(record.seconds * 1000), self._runs[run_id]
+        made = self._client.create_run(
             self._experiment_of[run_id],
             start_time=start,
-            run_name=f"{self._titles[run_id]}: {record.label} on {record.task}"[:250],
-            tags={"mlflow.parentRunId": self._parents[run_id], **content.cell_tags(record)},
+            run_name=f"{record.task} / {record.label}"[:250],
+            tags={"mlflow.parentRunId": self._parents[run_id], **content.cell_tags(record, run)},
         )
-        uid: str = run.info.run_id
+        uid: str = made.info.run_id
         self._log_params(uid, content.cell_params(record))
+        self._log_tasks(uid, run, {record.task: record.spec.task_version})
         file = folder / "curve.parquet"
         curve = read_curve(file.read_bytes(), str(file)) if file.is_file() else None
         measured = [
@@ -142,7 +165,14 @@ class Writer:
         else:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
         self._client.set_terminated(uid, content.mlflow_status(record.status), end_time=end)
+        self._written[record.key] = uid
         return uid
+
+    def _log_tasks(self, uid: str, run: Mapping[str, Any], versions: Mapping[str, int]) -> None:
+        """The tasks of an MLflow run, in its column of data sets."""
+        tasks = [self._entities.Dataset(**content.dataset(task, v, run)) for task, v in versions.items()]
+        context = [self._entities.InputTag("mlflow.data.context", "task")]
+        self._client.log_inputs(uid, [self._entities.DatasetInput(task, context) for task in tasks])
 
     def _log_params(self, uid: str, values: Mapping[str, str]) -> None:
         self._batched(uid, "params", [self._entities.Param(content.clean_name(k), v) for k, v in values.items()])
@@ -162,9 +192,14 @@ class Writer:
                     "with MLFLOW_TRACKING_URI set), or remove it for good (mlflow gc)"
                 )
             place = f"{self._artifact_root}/{name.partition('/')[2]}" if self._artifact_root else None
-            self._experiments[name] = self._client.create_experiment(
-                name, artifact_location=place, tags=content.EXPERIMENT_TAGS
-            )
+            tags = {"mlflow.experimentKind": "custom_model_development"} | content.views({})
+            try:
+                made = self._client.create_experiment(name, artifact_location=place, tags=tags)
+            except Exception:  # another process has made it meanwhile
+                if (found := self._client.get_experiment_by_name(name)) is None:
+                    raise
+                made = found.experiment_id
+            self._experiments[name] = made
         return self._experiments[name]
 
     def _find(self, tag: str, value: str) -> Any:

@@ -193,7 +193,7 @@ def kill_runs(kills: int, folder: Path, chance: Random, tasks: int, iterations: 
         command = [sys.executable, __file__, "--drive", str(store.root), "--tasks", str(tasks)]
         command += ["--iterations", str(iterations)]
         dealt += survive(command, chance, longest, kills - dealt, workers=2)
-        told = sync(store, tell=found.append)
+        told = sync(store)
         new = [*([told] if told else []), *differences(store, Store(folder / "right"))]
         found += [f"round {rounds}: {d}" for d in new + mirror_differences(store, Store(folder / "right"))]
         rounds += 1
