@@ -88,13 +88,18 @@ def _read(samples: Any, choice: Choice) -> Found:
         names, said = without_flags([str(k) for k in data], _flags(data))
         try:
             found = arrange(
-                {k: Variable(_real(v, k)) for k, v in zip(map(str, data), data.values()) if k in names}, choice
+                {k: Variable(_real(v, k)) for k, v in ((str(k), v) for k, v in data.items()) if k in names}, choice
             )
         except ShapeError as error:
-            arrays = [k for k, v in data.items() if getattr(v, "ndim", 0) > 1]
-            raise ShapeError(
-                f"{error}{f'; pass the draws alone, such as samples[{arrays[0]!r}]' if arrays else ''}"
-            ) from None
+            found = [repr(k) for k, v in data.items() if getattr(v, "ndim", 0) > 1]
+            weights = [repr(k) for k in data if is_weight(str(k))]
+            way = (
+                f"{{'x': d[{found[0]}], {weights[0]}: d[{weights[0]}]}} with weights={weights[0]}"
+                if found and weights
+                else ""
+            )
+            way = way or (f"d[{found[0]}]" if found else "")
+            raise ShapeError(f"{error}{f'; pass of this dictionary d the draws alone: {way}' if way else ''}") from None
         return found._replace(said=[*found.said, *said])
     columns = _table_of(data)
     if columns is not None:

@@ -193,7 +193,7 @@ def _unpacked(item: Any, name: str) -> NDArray[Any]:
 
 
 FORMATS: dict[str, Reader] = {
-    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".zarr": _zarr, ".pt": _torch,
+    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".txt": read_csv, ".tsv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".zarr": _zarr, ".pt": _torch,
     ".pth": _torch,
 }  # fmt: skip
 

@@ -52,25 +52,26 @@ def read_csv(path: Path, choice: Choice) -> Found:
     if cut and b"lp__" in b"".join(rows[:1]):
         raise ValueError("its last line has no end: the file is cut off, perhaps within a number; delete that line")
     separator, decimal = _dialect(rows[-1].decode("utf-8-sig") if rows else "")
-    if separator == " " or _FORTRAN.search(b"".join(rows)):
+    trailing = (
+        separator.encode() if separator != " " and rows[-1:] and rows[-1].rstrip().endswith(separator.encode()) else b""
+    )
+    if separator == " " or trailing or _FORTRAN.search(b"".join(rows)):
         lines = lines or path.read_bytes().removeprefix(_MARK).splitlines()
         if separator == " ":  # any number of them
             lines = [b",".join(_BETWEEN.findall(line)) for line in lines]
             separator = ","
-        lines = [_FORTRAN.sub(rb"\1e\2", line) for line in lines]
+        lines = [_FORTRAN.sub(rb"\1e\2", line.rstrip().removesuffix(trailing)) for line in lines]
         rows = list(filter(None, lines[:9]))[:2]
     source = io.BytesIO(b"\n".join(lines) + b"\n") if lines else path
     texts = [*(row.decode("utf-8-sig") for row in rows), "", ""][:2]
     first, second = (next(csv.reader([t], delimiter=separator, strict=True, skipinitialspace=True), []) for t in texts)
     if decimal == ",":
         first = [re.sub(r"^([-+\d]+),(\d)", r"\1.\2", f) for f in first]
-    if len(second) == len(first) + 1 and not any(map(_is_number, first)):  # R names rows, and not their column
-        first = [*first, ""] if second[-1] == "" else ["", *first]
-    plain = first[: -1 if len(first) > 1 and first[-1] == "" else None]
-    if len(plain) > 1 and plain[0] == "" and not any(map(_is_number, plain)):
-        plain = plain[1:]
-    header = _is_header(plain, quoted=texts[0].lstrip()[:1] == '"')
-    names = _bracketed(first) if header else [f"column {i + 1}" if f else "" for i, f in enumerate(first)]
+    if len(second) == len(first) + 1 and not any(map(_is_number, first)) and (len(first) > 1 or texts[1][:1] == '"'):
+        first = ["", *first]  # R names rows, and not their column
+    named = len(first) > 1 and first[0] == "" and not any(map(_is_number, first))
+    header = _is_header(first[1:] if named else first, quoted=texts[0].lstrip()[:1] == '"')
+    names = _bracketed(first) if header else [f"column {i + 1}" for i in range(len(first))]
     cells = dict(zip(names, second, strict=False)) if header else {}
     try:
         options = {"delimiter": separator, "ignore_empty_lines": len(first) > 1}
@@ -193,7 +194,7 @@ def _csv_batches(
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    unique = [name or f"(unnamed {i})" for i, name in enumerate(names)]
+    unique = [name or "(names of rows)" for name in names]
     return arrow.open_csv(
         source,
         arrow.ReadOptions(use_threads=False, column_names=unique, skip_rows=skip),
@@ -218,7 +219,6 @@ def _table(
 ) -> Found:
     """The chosen columns of a table of draws, without its first rows, cut into chains where a column numbers them."""
     if numbered:
-        names = [name for name in names if name]
         chosen = choose([str(i + 1) for i in range(len(names))], choice)
         return Found(_stacked(read([names[i] for i in chosen]), len(chosen))[skipped:])
     if (lower := {name.lower().lstrip(".") for name in names}) & {"parameter", "variable"} and "value" in lower:
