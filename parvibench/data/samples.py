@@ -38,7 +38,7 @@ class Draws:
 def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
     """Samples from one file of one of the ``FORMATS``, or from several that hold a chain each; never unpickles.
 
-    A CSV file may begin with a row of names; all else must be real numbers, at most 2^25 of them. ``evaluate`` checks the
+    A table may begin with a row of names; all else must be real numbers, at most 2^25 of them. ``evaluate`` checks the
     shape.
 
     Raises:

@@ -157,9 +157,9 @@ OBJECTS: dict[str, tuple[Any, Any]] = {
     "results of dynesty": (SimpleNamespace(samples_equal=None), "samples_equal"),
     "a dict of dynesty": (
         {"samples": X, "logwt": X[:, 0], "blob": {}},
-        r"{'x': d\['samples'\], 'logwt': d\['logwt'\]}",
+        r"{'samples': d\['samples'\], 'logwt': d\['logwt'\]} with weights",
     ),
-    "a nested dict": ({"samples": X, "posterior": {}}, r"the draws alone: d\['samples'\]"),
+    "a nested dict": ({"samples": X, "posterior": {}}, r"the draws alone: {'samples': d\['samples'\]}"),
     "marked warm-up": (FRAME.assign(warmup=X[:, 0] > 0), "'warmup' holds bool"),
 }
 

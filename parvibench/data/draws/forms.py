@@ -1,6 +1,5 @@
 """Samples in whatever form a program holds them, as draws in a task's coordinates or in a reference's order."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,12 +57,10 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
 
 def _are_chains(parts: Sequence[Any]) -> bool:
     """Whether objects with names, or tables of different lengths, stand side by side: a chain each, or several."""
-    named = (Mapping, pd) if (pd := getattr(sys.modules.get("pandas"), "DataFrame", None)) else (Mapping,)
+    names = ("data_vars", "posterior", "columns", "column_names")
     shapes = [tuple(getattr(part, "shape", ())) for part in parts]
-    return bool(parts) and (
-        all(isinstance(part, named) or hasattr(part, "data_vars") or hasattr(part, "posterior") for part in parts)
-        or (len(set(shapes)) > 1 and all(len(shape) == 2 for shape in shapes))
-    )
+    named = all(isinstance(part, Mapping) or any(hasattr(part, n) for n in names) for part in parts)
+    return bool(parts) and (named or (len(set(shapes)) > 1 and all(len(shape) == 2 for shape in shapes)))
 
 
 def _read(samples: Any, choice: Choice) -> Found:
@@ -87,19 +84,17 @@ def _read(samples: Any, choice: Choice) -> Found:
     if isinstance(data, Mapping):
         names, said = without_flags([str(k) for k in data], _flags(data))
         try:
-            found = arrange(
-                {k: Variable(_real(v, k)) for k, v in ((str(k), v) for k, v in data.items()) if k in names}, choice
-            )
+            found = arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items() if str(k) in names}, choice)
         except ShapeError as error:
-            found = [repr(k) for k, v in data.items() if getattr(v, "ndim", 0) > 1]
-            weights = [repr(k) for k in data if is_weight(str(k))]
-            way = (
-                f"{{'x': d[{found[0]}], {weights[0]}: d[{weights[0]}]}} with weights={weights[0]}"
-                if found and weights
-                else ""
+            arrays = [k for k, v in data.items() if getattr(v, "ndim", 0) > 1][:1]
+            if not arrays:
+                raise
+            weights = [k for k in data if is_weight(str(k))][:1]
+            alone = ", ".join(f"{k!r}: d[{k!r}]" for k in arrays + weights)
+            way = f"pass of this dictionary d the draws alone: {{{alone}}}" + "".join(
+                f" with weights={k!r}" for k in weights
             )
-            way = way or (f"d[{found[0]}]" if found else "")
-            raise ShapeError(f"{error}{f'; pass of this dictionary d the draws alone: {way}' if way else ''}") from None
+            raise ShapeError(f"{error}; {way}") from None
         return found._replace(said=[*found.said, *said])
     columns = _table_of(data)
     if columns is not None:

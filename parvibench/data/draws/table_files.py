@@ -44,7 +44,6 @@ def read_csv(path: Path, choice: Choice) -> Found:
         commented = content[:4].lstrip(_MARK).startswith(b"#") or content.find(b"\n#") >= 0
         cut = content[-1:] not in (b"\r", b"\n")
         rows = list(islice(filter(bytes.strip, iter(partial(file.readline, _MAX_LINE), b"")), 2))
-    source: Any = path
     lines, skipped, said = list[bytes](), 0, list[str]()
     if commented:
         lines, skipped, said = _uncommented(path.read_bytes().removeprefix(_MARK).splitlines())
@@ -52,9 +51,8 @@ def read_csv(path: Path, choice: Choice) -> Found:
     if cut and b"lp__" in b"".join(rows[:1]):
         raise ValueError("its last line has no end: the file is cut off, perhaps within a number; delete that line")
     separator, decimal = _dialect(rows[-1].decode("utf-8-sig") if rows else "")
-    trailing = (
-        separator.encode() if separator != " " and rows[-1:] and rows[-1].rstrip().endswith(separator.encode()) else b""
-    )
+    ended = any(row.rstrip(b"\r\n ").endswith(separator.encode()) for row in rows[-1:])
+    trailing = separator.encode() if ended else b""
     if separator == " " or trailing or _FORTRAN.search(b"".join(rows)):
         lines = lines or path.read_bytes().removeprefix(_MARK).splitlines()
         if separator == " ":  # any number of them
@@ -62,7 +60,7 @@ def read_csv(path: Path, choice: Choice) -> Found:
             separator = ","
         lines = [_FORTRAN.sub(rb"\1e\2", line.rstrip().removesuffix(trailing)) for line in lines]
         rows = list(filter(None, lines[:9]))[:2]
-    source = io.BytesIO(b"\n".join(lines) + b"\n") if lines else path
+    source: Any = io.BytesIO(b"\n".join(lines) + b"\n") if lines else path
     texts = [*(row.decode("utf-8-sig") for row in rows), "", ""][:2]
     first, second = (next(csv.reader([t], delimiter=separator, strict=True, skipinitialspace=True), []) for t in texts)
     if decimal == ",":
