@@ -1,6 +1,7 @@
 """``pb.evaluate``: samples in whatever form against a reference."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,20 +32,23 @@ def evaluate(
     columns: Sequence[str] = (),
     variables: Sequence[str] = (),
     axes: str = "",
+    weights: str = "",
     cost: Cost | None = None,
 ) -> dict[str, Any]:
     """Judge samples against the reference of a task, or against trusted reference draws.
 
     Args:
         samples: array, tensor or data frame, (n, d) or (chains, draws, d); an ArviZ InferenceData or DataTree; or a
-            dictionary of arrays, (n, ...) or (chains, draws, ...) each. Values of a Pyro model's sites, by name, are
+            dictionary of arrays, (n, ...) or (chains, draws, ...) each; a fit of NumPyro, Pyro or CmdStanPy, states of
+            BlackJAX; the path of a file; or a list of these, a chain each. Values of a Pyro model's sites, by name, are
             mapped to the task's coordinates.
         task: name, place (``file.py:OBJECT``) or object; may be left out where ``reference`` is given.
         metrics: names to judge by; default the task's.
         reference: draws in one of the same forms, at least 400, in place of the task's reference.
         columns: names of the columns to take, in the order of the task's coordinates.
         variables: names of the variables to take.
-        axes: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none and two readings.
+        axes: names of the dimensions of arrays, as ``draw,chain,dim``, where there are two readings.
+        weights: name of a column of weights, or of their logarithms: rows are kept with probability w / max w.
         cost: of the samples, if known.
 
     Returns:
@@ -57,7 +61,7 @@ def evaluate(
     """
     choice = Choice(columns, variables, axes)
     found = registry.load_task(task) if isinstance(task, str) else task
-    draws = draws_of(samples, choice)
+    draws = draws_of(samples, replace(choice, weights=weights))
     given = None if reference is None else draws_of(reference, choice)
     if found is None:
         if given is None:
@@ -92,7 +96,7 @@ class Evaluation(NamedTuple):
 def evaluate_files(
     samples: Sequence[Path], task: str | None = None, metrics: Sequence[str] | None = None, *,
     reference: Sequence[Path] = (), columns: Sequence[str] = (), variables: Sequence[str] = (),
-    axes: str = "", cost: Mapping[str, float] | None = None, label: str | None = None, out: str | Path = DEFAULT_STORE,
+    axes: str = "", weights: str = "", cost: Mapping[str, float] | None = None, label: str | None = None, out: str | Path = DEFAULT_STORE,
     command: str = "",
 ) -> Evaluation:  # fmt: skip
     """``evaluate`` for files, several of which are one chain each.
@@ -108,7 +112,7 @@ def evaluate_files(
     if spent is not None and found is None:
         raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
     choice = Choice(columns, variables, axes)
-    draws = read_draws(samples, choice)
+    draws = read_draws(samples, replace(choice, weights=weights))
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)
     trusted = read_draws(reference, choice if named else Choice(axes=axes)) if reference else None
     document = evaluate(draws, found, metrics, reference=trusted, cost=spent)

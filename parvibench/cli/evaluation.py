@@ -20,12 +20,13 @@ app = typer.Typer()
     "`parvibench evaluate --task banana samples.npy --cost score_evaluations=20000 --label mine`"
 )
 def evaluate(
-    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .parquet, .nc, .zarr or .pt; several files are one chain each.")],
+    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .txt, .tsv, .parquet, .nc, .zarr or .pt; several files are one chain each.")],
     task: Annotated[str | None, typer.Option(help="Task that defines the target; file.py:OBJECT for an unregistered one.", autocompletion=names_of("task"))] = None,
     reference: Annotated[list[Path] | None, typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable).")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, typer.Option(help="Variables to use, as mu,theta.")] = None,
-    axes: Annotated[str | None, typer.Option(help="Names of the dimensions of an unnamed array, as draw,chain,dim.")] = None,
+    axes: Annotated[str | None, typer.Option(help="Names of the dimensions of an array, as draw,chain,dim.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Column of weights, or of their logarithms: rows are kept with probability w / max w.")] = None,
     cost: Annotated[list[str] | None, typer.Option(metavar="score_evaluations=N", help="Self-reported cost of the samples (also seconds=S): adds them to the leaderboard.")] = None,
     stan_library: shared.StanLibrary = None,
     label: Annotated[str | None, typer.Option(help="Name in the leaderboard. Default: that of the file.")] = None,
@@ -39,7 +40,7 @@ def evaluate(
     stated = shared.parse_numbers(cost, "--cost")
     found = evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
-        axes=axes or "", cost=stated, label=label, out=out, command=shared.command_line(),
+        axes=axes or "", weights=weights or "", cost=stated, label=label, out=out, command=shared.command_line(),
     )  # fmt: skip
     document = found.document
     if as_json:
@@ -56,6 +57,8 @@ def evaluate(
 
 
 def _print(document: dict[str, Any], doubt: str) -> None:
+    if document["read"]:
+        answer(f"read: {document['read']}")
     if document["chains"]:
         _print_chains(document["chains"])
     rows = [row for row in document["metrics"] if row["value"] is not None]
@@ -85,8 +88,6 @@ def _print(document: dict[str, Any], doubt: str) -> None:
     out_console.print("; ".join(filter(None, legend)), style="dim")
     if doubt:
         answer(doubt)
-    if document["read"]:
-        answer(f"read: {document['read']}")
     left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
     for reason in dict.fromkeys(row["reason"] for row in left):
         answer(f"{', '.join(row['metric'] for row in left if row['reason'] == reason)}: {reason}")
@@ -115,11 +116,12 @@ def _verdict(document: dict[str, Any]) -> str:
     """The verdict with the number of samples and the metrics behind it."""
     if not document["judged_by"]:
         return f"[bold]no verdict[/] ({document['reason']})"
-    rests = f"{document['n_judged']} of them by {', '.join(document['judged_by'])}"
+    judged, n = document["n_judged"], document["n"]
+    rests = f"judged on {judged if judged == n else f'{judged} of {n}'} samples by {', '.join(document['judged_by'])}"
     if document["reason"] and document["verdict"] == "not applicable":
         return f"[bold]no verdict[/] ({document['reason']}; {rests})"
     note = f"; {document['reason']}" if document["reason"] else ""
-    return f"[bold]{document['verdict']}[/] from exact draws (Holm, 5%; {rests}{note})"
+    return f"[bold]{document['verdict']}[/] from exact draws ({rests}; Holm, 5%{note})"
 
 
 def _evaluation_cells(row: dict[str, Any], thinned: bool) -> list[str]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from parvibench.core.errors import InputError
 
 from .draws import sample_formats
-from .draws.arrays import Choice
+from .draws.arrays import Choice, swapped
 from .draws.naming import listed, match
 
 MAX_BYTES = 2**30
@@ -38,7 +38,7 @@ class Draws:
 def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
     """Samples from one file of one of the ``FORMATS``, or from several that hold a chain each; never unpickles.
 
-    A CSV file may begin with a row of names; all else must be real numbers, at most 2^25 of them. ``evaluate`` checks the
+    A table may begin with a row of names; all else must be real numbers, at most 2^25 of them. ``evaluate`` checks the
     shape.
 
     Raises:
@@ -46,23 +46,32 @@ def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # no
             different lengths or columns.
     """
     read = [_read(path, choice) for path in paths]
-    if len(read) == 1:
-        return read[0]
-    read = [read[0], *(_like(draws, read[0], path, paths[0]) for draws, path in zip(read[1:], paths[1:], strict=True))]
+    return read[0] if len(read) == 1 else joined(read, [f"{path}" for path in paths], choice)
+
+
+def joined(read: Sequence[Draws], of: Sequence[str], choice: Choice) -> Draws:
+    """Draws of several files or objects, each a chain or several, with the columns of the first one.
+
+    ``InputError`` for other columns, unequal lengths, or more chains than draws.
+    """
+    read = [read[0], *(_like(draws, read[0], own, of[0]) for draws, own in zip(read[1:], of[1:], strict=True))]
     chains = [d.values if d.values.ndim == 3 else d.values[None] for d in read]
     if len({chain.shape[1:] for chain in chains}) > 1:
-        told = ", ".join(f"{path}: {d.values.shape}" for path, d in zip(paths, read, strict=True))
-        raise InputError(f"each file is a chain, and they must be equally long: {told}")
+        told = ", ".join(f"{own}: {d.values.shape}" for own, d in list(zip(of, read, strict=True))[:8])
+        raise InputError(f"each is a chain, and they must be equally long: {told}")
     said = tuple(dict.fromkeys(s for draws in read for s in draws.read))
-    return replace(read[0], values=np.concatenate(chains), read=said)
+    values = np.concatenate(chains)
+    if len(values) > values.shape[1] and not choice.axes:
+        raise InputError(swapped(*values.shape[:2]))
+    return replace(read[0], values=values, read=said)
 
 
-def _like(draws: Draws, first: Draws, path: Path, its: Path) -> Draws:
+def _like(draws: Draws, first: Draws, path: str, its: str) -> Draws:
     """A chain with its columns in the order of the first one's."""
     if draws.names == first.names:
         return draws
     try:
-        order = match(draws.names, first.names, str(path), str(its), len(first.names)).order
+        order = match(draws.names, first.names, path, its, len(first.names)).order
     except ValueError as error:
         raise InputError(str(error)) from None
     if not draws.names or not first.names or len(order) < len(draws.names):
@@ -74,7 +83,11 @@ def _like(draws: Draws, first: Draws, path: Path, its: Path) -> Draws:
 
 def _read(path: Path, choice: Choice) -> Draws:
     ending = path.suffix.lower()
-    if not path.is_file() and not (path.is_dir() and ending == ".zarr"):
+    try:
+        there = path.is_file() or (path.is_dir() and ending == ".zarr")
+    except OSError as error:
+        raise InputError(f"{str(path)[:80]}...: {error.strerror}") from None
+    if not there:
         raise InputError(f"{path}: no such file")
     if ending not in sample_formats.FORMATS:
         raise InputError(f"{path}: samples come as {', '.join(sample_formats.FORMATS)}; got {ending or 'no ending'}")
@@ -101,7 +114,7 @@ def _read(path: Path, choice: Choice) -> Draws:
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
     if done.returncode == sample_formats.REFUSED:
-        return done.stderr.decode(errors="replace")
+        return done.stderr.decode(errors="replace").split("\n")[-1]  # a parser's warnings stand before it
     if done.returncode < 0:
         return f"the reader was ended by {signal.Signals(-done.returncode).name}"
     last = done.stderr.decode(errors="replace").strip().split("\n")[-1]

@@ -68,7 +68,7 @@ def test_types_of_numbers_are_read(kind: str) -> None:
         (np.float64(3), "holds no draws"),
         ({"a": np.zeros(3), "b": 1.0}, "'b' of shape \\(\\) holds no draws"),
         (FRAME[:0], "no column of draws"),
-        ("samples.csv", "not real numbers"),
+        ("samples.csv", "no such file"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(given: Any, told: str) -> None:

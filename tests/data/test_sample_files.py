@@ -74,7 +74,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "text": (".csv", (ROWS + "a,b\n").encode(), "'a'"),
     "complex": (".csv", (ROWS + "1+2j,0\n").encode(), "1+2j"),
     "dates": (".csv", (ROWS + "2001-01-01,0\n").encode(), "2001-01-01"),
-    "a short row": (".csv", (ROWS + "1\n").encode(), "Expected 2 columns"),
+    "a short row": (".csv", (ROWS + "1\n").encode(), "row 41 has 1 fields instead of 2"),
     "an empty field": (".csv", (ROWS + "1,\n").encode(), "row 41: '' is not a number"),
     "nothing": (".csv", b"", "is empty"),
     "nothing of ArviZ": (".nc", b"", "is empty"),

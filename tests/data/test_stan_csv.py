@@ -89,9 +89,9 @@ def test_what_holds_no_draws_is_refused(kind: str, tmp_path: Path) -> None:
     [
         (["theta.1", "theta.2"], ["theta[1]", "theta[2]"]),
         (["L.1.1", "L.2.1"], ["L[1,1]", "L[2,1]"]),
-        (["pair:1", "pair:2.1"], ["pair:1", "pair:2[1]"]),
+        (["pair:1", "pair:2.1"], ["pair.1", "pair.2[1]"]),
         (["mu", "y_rep.10"], ["mu", "y_rep[10]"]),
-        (["z.real", "z.imag"], ["z.real", "z.imag"]),
+        (["z.1.real", "z.imag"], ["z[1,real]", "z[imag]"]),
     ],
 )
 def test_names_of_components(names: list[str], read: list[str], tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What a file of samples holds and what is taken of it; arrays of real numbers in NumPy's file format."""
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
@@ -8,7 +10,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .naming import listed, parse
+from .naming import listed, parse, plain_letters
 
 #: Of dtypes: floating, signed and unsigned integers; neither booleans, complex numbers, dates nor text.
 REAL = "fiu"
@@ -33,7 +35,7 @@ def refuse_many(numbers: int) -> None:
 
 def refuse_repeats(names: Sequence[str]) -> None:
     """``ValueError`` for two columns of one name."""
-    repeated = sorted({n for n in names if names.count(n) > 1})
+    repeated = sorted(n for n, times in Counter(names).items() if times > 1)
     if repeated:
         raise ValueError(f"two columns named {repeated[0][:40]!r}")
 
@@ -67,6 +69,13 @@ class Choice:
     columns: Sequence[str] = ()  #: names, or numbers from 1 on, in the order of the task's coordinates
     variables: Sequence[str] = ()  #: names; ``theta`` stands for all of ``theta[1]``, ``theta[2]``, ...
     axes: str = ""  #: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none or others
+    weights: str = ""  #: name of a column of weights, or of their logarithms
+
+    def __post_init__(self) -> None:
+        for field in ("columns", "variables"):  # what is chosen comes with its weights
+            chosen = getattr(self, field)
+            if self.weights and chosen and self.weights not in chosen:
+                object.__setattr__(self, field, (*chosen, self.weights))
 
     @property
     def any(self) -> bool:
@@ -77,7 +86,7 @@ class Choice:
 def choose(names: Sequence[str], choice: Choice) -> list[int]:
     """Indices of the chosen ones among named columns, in the order of the choice; ``ValueError`` for an unknown name."""
     found = [] if choice.any else list(range(len(names)))
-    keys = [parse(name) for name in names]
+    keys = [parse(name) for name in names] if choice.any else []
     for name in choice.variables:
         of_variable = [i for i, column in enumerate(names) if name in (column, keys[i][0])]
         if not of_variable:
@@ -94,3 +103,42 @@ def choose(names: Sequence[str], choice: Choice) -> list[int]:
         else:
             raise ValueError(f"no column {name!r}; it has {listed(names)}")
     return found
+
+
+def settled(found: Found, choice: Choice) -> Found:
+    """Draws of equal weight, in no more chains than draws unless the axes are stated.
+
+    Rows with weights are kept with probability w / max w, which leaves independent rows and repeats none.
+
+    Raises:
+        ValueError: no such column of weights, weights that are none, or more chains than draws.
+    """
+    values = found.values
+    if choice.weights:
+        if choice.weights not in found.names:
+            raise ValueError(f"no column {choice.weights!r:.40} of weights; it has {listed(found.names)}")
+        at = found.names.index(choice.weights)
+        values = values.reshape(-1, values.shape[-1])
+        weights, of = values[:, at], f"the weights {choice.weights!r:.40}"
+        if logs := bool(re.search("log|ln|lw", plain_letters(choice.weights)) or (weights < 0).any()):
+            weights = np.exp(weights - weights.max())
+        if not np.isfinite(weights).all() or not weights.max() > 0:
+            raise ValueError(f"{of} are not finite, or all of them 0")
+        kept = np.random.default_rng(0).uniform(size=len(weights)) < weights / weights.max()
+        effective = weights.sum() ** 2 / (weights**2).sum()
+        said = (
+            f"{kept.sum()} of {len(weights)} rows kept by {of}{' (logarithms)' * logs}, effective size {effective:.0f}"
+        )
+        names, places = ([n for i, n in enumerate(ns) if i != at] for ns in (found.names, found.places))
+        return Found(np.delete(values[kept], at, axis=1), names, [*found.said, said], places)
+    if values.ndim == 3 and values.shape[0] > values.shape[1] and not choice.axes:
+        raise ValueError(swapped(*values.shape[:2]))
+    return found
+
+
+def swapped(chains: int, draws: int) -> str:
+    """The question put where the two may stand for each other."""
+    return (
+        f"{chains} chains of {draws} draws: if these are {draws} chains of {chains} draws, say --axes draw,chain,dim; if not, "
+        "--axes chain,draw,dim (axes= in Python)"
+    )

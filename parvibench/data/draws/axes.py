@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Choice, Found, choose
+from .arrays import Choice, Found, choose, swapped
 
 #: Names of dimensions, in small letters and without points; of several, the first counts.
 CHAIN = ("chain", "chains")
@@ -43,7 +43,13 @@ def arrange(variables: Mapping[str, Variable], choice: Choice) -> Found:
         raise ValueError(f"{whose} of shape {variables[empty[0]].values.shape} holds no draws")
     said = ""
     if choice.axes:
-        variables = {k: Variable(v.values, _stated(choice.axes, k, v.values.shape)) for k, v in variables.items()}
+        stated = {k: _stated(choice.axes, k, v.values.shape) for k, v in variables.items()}
+        variables = {
+            k: Variable(
+                v.values, dims, {new: v.labels[old] for new, old in zip(dims, v.dims, strict=False) if old in v.labels}
+            )
+            for (k, v), dims in zip(variables.items(), stated.values(), strict=True)
+        }
     elif not all(v.dims for v in variables.values()):
         lead, said = _by_place({name: v.values.shape for name, v in variables.items()})
         dims = ("chain", "draw")[2 - lead :]
@@ -163,8 +169,4 @@ def _of_array(shape: Sequence[int]) -> tuple[int, str]:
     chains, draws, _ = shape
     if chains < draws:
         return 2, f"{chains} chains of {draws} draws by place"
-    many = "as many chains as draws" if chains == draws else f"more chains ({chains}) than draws ({draws})"
-    raise ValueError(
-        f"shape {tuple(shape)}, read as (chains, draws, dimension), has {many}: say --axes draw,chain,dim or --axes "
-        "chain,draw,dim (axes= in Python)"
-    )
+    raise ValueError(f"shape {tuple(shape)}: {swapped(chains, draws)}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,25 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import ShapeError
 from parvibench.core.task import Task
-from parvibench.data.samples import Draws
+from parvibench.data.samples import Draws, joined, read_draws
 
-from .arrays import REAL, Choice, Found, refuse_repeats
+from .arrays import REAL, Choice, Found, refuse_repeats, settled
 from .axes import DRAW, Variable, arrange
-from .naming import Key, listed, match, parse
-from .tables import arranged, in_chains, wanted
+from .naming import BY_WEIGHTS, Key, is_weight, listed, match, parse
+from .tables import arranged, in_chains, names_chains, wanted, without_flags
 
 #: Names that PyTorch's, JAX's and pandas' numbers of eight and sixteen bits have in NumPy, where it knows them at all.
 _SHORT = ("bfloat16", "float8")
+
+
+#: Attributes of programs' results, and what of these to pass.
+_HOW = {
+    "samples_equal": "{'x': r.samples, 'logwt': r.logwt} of these results r with weights='logwt', or r.samples_equal()",
+    "get_chain": "its get_chain(discard=N), N the steps of burn-in, with axes='draw,chain,dim'",
+    "weights": "{**dict(zip(names, s.samples.T)), 'weight': s.weights} of these samples s with weights='weight'",
+    "results": "the draws of its results",
+    "chains": "its chains()",
+}
 
 
 def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
@@ -29,14 +40,41 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
     """
     if isinstance(samples, Draws):
         return samples
+    several = isinstance(samples, (list, tuple)) and not hasattr(samples, "_fields")
+    parts = list(samples) if several else [samples]
+    if parts and all(isinstance(part, (str, Path)) for part in parts):
+        return read_draws([Path(part) for part in parts], choice)
     try:
-        found = _read(samples, choice)
+        if several and _are_chains(parts):
+            return joined(
+                [draws_of(part, choice) for part in parts], [f"element {i}" for i in range(len(parts))], choice
+            )
+        found = settled(_read(samples, choice), choice)
     except ValueError as error:
         raise ShapeError(str(error)) from None
     return Draws(found.values, tuple(found.names), tuple(found.said), tuple(found.places), bool(choice.columns))
 
 
+def _are_chains(parts: Sequence[Any]) -> bool:
+    """Whether objects with names, or tables of different lengths, stand side by side: a chain each, or several."""
+    names = ("data_vars", "posterior", "columns", "column_names")
+    shapes = [tuple(getattr(part, "shape", ())) for part in parts]
+    named = all(isinstance(part, Mapping) or any(hasattr(part, n) for n in names) for part in parts)
+    return bool(parts) and (named or (len(set(shapes)) > 1 and all(len(shape) == 2 for shape in shapes)))
+
+
 def _read(samples: Any, choice: Choice) -> Found:
+    if callable(getattr(samples, "get_samples", None)):  # MCMC of NumPyro and Pyro
+        sites = {str(k): _real(v, str(k)) for k, v in samples.get_samples(group_by_chain=True).items()}
+        dims = {k: ["chain", "draw", *(f"dim_{i}" for i in range(v.ndim - 2))] for k, v in sites.items()}
+        return arrange({k: Variable(v, dims[k]) for k, v in sites.items()}, choice)
+    if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
+        array = _real(samples.draws())
+        kept = wanted(list(samples.column_names), choice)[0]
+        places = [list(samples.column_names).index(name) for name in kept]
+        return Found((array.swapaxes(0, 1) if array.ndim == 3 else array)[..., places], kept)
+    if hasattr(samples, "_fields") and hasattr(samples, "position"):  # states of BlackJAX
+        return _read(samples.position, choice)
     posterior = getattr(samples, "posterior", None)
     data = posterior if hasattr(posterior, "data_vars") else samples
     if hasattr(data, "data_vars"):
@@ -44,13 +82,44 @@ def _read(samples: Any, choice: Choice) -> Found:
     if hasattr(data, "dims") and hasattr(data, "coords"):  # a DataArray
         return arrange({str(getattr(data, "name", "") or ""): _variable("samples", data)}, choice)
     if isinstance(data, Mapping):
-        return arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items()}, choice)
+        names, said = without_flags([str(k) for k in data], _flags(data))
+        try:
+            found = arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items() if str(k) in names}, choice)
+        except ShapeError as error:
+            arrays = [k for k, v in data.items() if getattr(v, "ndim", 0) > 1][:1]
+            if not arrays:
+                raise
+            weights = [k for k in data if is_weight(str(k))][:1]
+            alone = ", ".join(f"{k!r}: d[{k!r}]" for k in arrays + weights)
+            way = f"pass of this dictionary d the draws alone: {{{alone}}}" + "".join(
+                f" with weights={k!r}" for k in weights
+            )
+            raise ShapeError(f"{error}; {way}") from None
+        return found._replace(said=[*found.said, *said])
     columns = _table_of(data)
     if columns is not None:
-        kept, counts = wanted(list(columns), choice)
-        read = {name: _real(columns[name], name) for name in dict.fromkeys([*kept, *counts])}
-        return arranged(read, kept, counts, choice)
+        names, said = (list(columns), []) if choice.any else without_flags(list(columns), _flags(columns))
+        kept, counts = wanted(names, choice)
+        read = {name: _column(columns[name], name) for name in dict.fromkeys([*kept, *counts])}
+        found = arranged(read, kept, counts, choice)
+        return found._replace(said=[*found.said, *said])
+    for accessor, line in _HOW.items():
+        if hasattr(data, accessor) and not hasattr(data, "__array__"):
+            raise ShapeError(f"a {type(data).__name__} is no array of draws: pass {line}")
     return arrange({"": Variable(_real(data))}, choice)
+
+
+def _flags(columns: Mapping[Any, Any]) -> set[str]:
+    """Names of columns of truth values."""
+    return {
+        str(k) for k, v in columns.items() if str(getattr(v, "dtype", "")).removeprefix("torch.").startswith("bool")
+    }
+
+
+def _column(values: Any, name: str) -> NDArray[Any]:
+    """Numbers of a column; of text that tells chains apart its ranks."""
+    text = names_chains(name) and np.asarray(values).dtype.kind in "OUST"
+    return np.unique(np.asarray(values).astype(str), return_inverse=True)[1] if text else _real(values, name)
 
 
 def _of_variables(data: Any, choice: Choice) -> Found:
@@ -122,14 +191,19 @@ def _real(values: Any, name: str = "") -> NDArray[np.float64]:
         hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and getattr(own, "kind", "b") in REAL
     ):  # pandas' nullable numbers
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError) as error:  # lists of unequal lengths; objects that refuse
+        told = "rows of different lengths" if "inhomogeneous" in str(error) else f"{type(values).__name__}"
+        raise ShapeError(f"{whose} {told}, not real numbers") from None
     if array.dtype.kind not in REAL and not array.dtype.name.startswith(_SHORT):
         raise ShapeError(f"{whose} {array.dtype}, not real numbers")
     return array.astype(np.float64)
 
 
 def against(draws: Draws, given: Draws) -> Draws:
-    """Samples in the order of the reference's columns; ``ShapeError`` where names do not match."""
+    """Samples in the order of the reference's columns; ``ShapeError`` where names do not match, or draws have weights."""
+    _refuse_weights(draws, given.names)
     return _matched(draws, given.names, "the reference", given.values.shape[-1])
 
 
@@ -140,6 +214,7 @@ def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
     """
     sites = getattr(task, "sites", ())
     names = draws.places or draws.names
+    _refuse_weights(draws, [*getattr(task, "coordinates", ()), *(site.name for site in sites)], of)
     styles = ([parse(name, underscores=underscores) for name in names] for underscores in (False, True))
     keys = next((k for k in styles if sites and {site.name for site in sites} <= {base for base, _ in k}), None)
     if keys is None:
@@ -152,6 +227,14 @@ def in_coordinates(draws: Draws, task: Task, of: str = "the samples") -> Draws:
     more = [name for name, (base, _) in zip(names, keys, strict=True) if base not in values]
     said += f"; left out: {listed(more)}" if more else ""
     return Draws(points.reshape(*lead, -1), tuple(task.coordinates), (*draws.read, said))  # type: ignore[attr-defined]
+
+
+def _refuse_weights(draws: Draws, wanted: Sequence[str], of: str = "the samples") -> None:
+    """``ShapeError`` for columns that are weights by their names, no coordinates, and not all the same."""
+    own = {parse(name)[0] for name in wanted}
+    for i, name in enumerate(draws.names):
+        if is_weight(name) and name not in own and not draws.chosen and np.ptp(draws.values[..., i]) != 0:
+            raise ShapeError(f"{of} have weights ({name:.40}): {BY_WEIGHTS.format(name)}")
 
 
 def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "the samples") -> Draws:

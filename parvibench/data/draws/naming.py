@@ -7,6 +7,7 @@ among those given decides. Nothing is guessed from places unless one side has no
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,8 +20,11 @@ _UNDERSCORES = re.compile(r"(.+?)((?:_\d+)+)")
 #: What programs write where there are no names, counted from 0 or 1.
 _DEFAULT = re.compile(r"(|V|X|x|column ?|col|dim_?|param_?|\.\.\.)(\d+)")
 #: Weights of draws, and densities at them: no coordinates, unless a task has one of that name.
-WEIGHT = re.compile(r"(?i)(log_?|importance_)?(weights?|wts?|w|mult|multiplicity)")
+_WEIGHT = re.compile(
+    r"(log|ln|importance|sample|posterior|particle|normali[sz]ed|smoothed|psis|resampling|is)*(weights?|wts?|w|lw|mult|multiplicity)"
+)
 _DENSITY = re.compile(r"(?i)log_?(p|prob|prior|post|posterior|lik|likelihood|like|l|density)|lp|lprior|deviance")
+BY_WEIGHTS = "resample the draws by them, say --weights {} (weights= in Python), or choose with --columns"
 _SHOWN, _LONGEST = 6, 40
 
 
@@ -37,8 +41,6 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
 
     ``ValueError``, with both lists, where both have names and some that are wanted are missing.
     """
-    if weights := [name for name in found if WEIGHT.fullmatch(name) and name not in wanted]:
-        raise ValueError(f"{of} have weights ({listed(weights)}): resample the draws by them, or choose with --columns")
     if not wanted and (densities := [name for name in found if _DENSITY.fullmatch(name)]):
         raise ValueError(f"{of}: {listed(densities)} may be a density, no coordinate: choose with --columns")
     for names, whose in ((found, of), (wanted, to)):
@@ -48,13 +50,25 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
         if are_defaults(names) and not are_defaults(found if names is wanted else wanted):
             return Match(range(count), f"columns taken by place ({listed(names)} are no names)")
     for keys, targets, moved in _styles(found, wanted):
-        if len(set(keys)) == len(keys) and set(targets) <= set(keys):
-            return Match(order := [keys.index(t) for t in targets], _said(found, wanted, order, of, to, moved))
+        place = {key: i for i, key in enumerate(keys)}
+        if len(place) == len(keys) and set(targets) <= set(place):
+            return Match(order := [place[t] for t in targets], _said(found, wanted, order, of, to, moved))
     keys = [parse(name) for name in found]
-    if twice := [name for name, key in zip(found, keys, strict=True) if keys.count(key) > 1]:
+    times = Counter(keys)
+    if twice := [name for name, key in zip(found, keys, strict=True) if times[key] > 1]:
         raise ValueError(f"{of}: two columns of one name: {listed(twice)}")
     told = f"the names of columns do not match: {_lists(found, wanted, of, to)}"
     raise ValueError(f"{told}; rename them, or choose with --columns, in that order")
+
+
+def plain_letters(name: str) -> str:
+    """A name in small letters and digits alone."""
+    return re.sub(r"[\W_]+", "", name.lower())
+
+
+def is_weight(name: str) -> bool:
+    """Whether this usually names weights of draws: ``weights``, ``.log_weight``, ``ln-weight``, ``weight__``."""
+    return bool(_WEIGHT.fullmatch(plain_letters(name)))
 
 
 def are_defaults(names: Sequence[str]) -> bool:
@@ -133,13 +147,14 @@ def _lowest(keys: Sequence[Key]) -> dict[tuple[str, int], int]:
 
 def _scalars(keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
     """A variable's only component, the first, by the plain name that the others have."""
-    bases, plain = [base for base, _ in keys], {base for base, index in others if not index}
-    return [(b, ()) if b in plain and bases.count(b) == 1 and set(i) <= {0, 1} else (b, i) for b, i in keys]
+    times, plain = Counter(base for base, _ in keys), {base for base, index in others if not index}
+    return [(b, ()) if b in plain and times[b] == 1 and set(i) <= {0, 1} else (b, i) for b, i in keys]
 
 
 def _said(found: Sequence[str], wanted: Sequence[str], order: Sequence[int], of: str, to: str, moved: int) -> str:
     """What the match did; ``ValueError`` where it would leave out components of a variable that is wanted."""
-    rest = [found[i] for i in range(len(found)) if i not in set(order)]
+    taken = set(order)
+    rest = [found[i] for i in range(len(found)) if i not in taken]
     if twice := sorted({parse(name) for name in rest} & {parse(found[i]) for i in order}):
         raise ValueError(f"{of}: two columns of one name: {listed([n for n in found if parse(n) in twice])}")
     more = {parse(name)[0] for name in rest} & {parse(name)[0] for name in wanted}

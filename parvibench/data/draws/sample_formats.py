@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import install_hint
 
-from .arrays import REAL, Choice, Found, read_array, refuse_many
+from .arrays import REAL, Choice, Found, read_array, refuse_many, settled
 from .axes import Variable, arrange
-from .naming import WEIGHT, listed
+from .naming import BY_WEIGHTS, is_weight, listed
 from .table_files import read_csv, read_parquet
 from .tables import arranged, offered, wanted
 
@@ -35,6 +36,7 @@ _MAX_MEMORY_TORCH = 8 * 2**30
 REFUSED = 3
 #: Labels of one dimension.
 _MAX_LABELS = 2**16
+_PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsigned")
 _OF_CHAIN = re.compile(r"(?i)chains?[_ .-]?\d+")
 
 
@@ -61,11 +63,11 @@ def _npz(path: Path, choice: Choice) -> Found:
             with archive.open(found[0]) as file:
                 return read_array(file, found[0].file_size)
 
-        if choice.variables:
-            return _joined({name: Variable(read(name)) for name in choice.variables}, choice)
-        for name in filter(WEIGHT.fullmatch, names):
+        if chosen := choice.variables or (choice.weights and ("samples", choice.weights)):
+            return _joined({name: Variable(read(name)) for name in chosen}, choice)
+        for name in filter(is_weight, names):
             if (weights := read(name)).ndim == 1 and len(np.unique(weights)) > 1:
-                raise ValueError(f"draws with weights ({name:.40}): resample them by their weights")
+                raise ValueError(f"draws with weights ({name:.40}): {BY_WEIGHTS.format(name)}")
         if len(names) > 1 and all(map(_OF_CHAIN.fullmatch, names)):
             return arrange({"": Variable(np.stack([read(name) for name in names]))}, choice)
         return arrange({"": Variable(read("arr_0" if names == ["arr_0"] else "samples"))}, choice)
@@ -86,6 +88,9 @@ def _torch(path: Path, choice: Choice) -> Found:
     """A tensor, or a dictionary of them; nothing but tensors is unpickled."""
     import torch
 
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            refuse_many(sum(member.file_size for member in archive.infolist()) // 8)
     found = torch.load(path, map_location="cpu", weights_only=True)
     if isinstance(found, torch.Tensor):
         return arrange({"": Variable(_real(_plain(found)))}, choice)
@@ -95,7 +100,8 @@ def _torch(path: Path, choice: Choice) -> Found:
 
 
 def _plain(tensor: Any) -> NDArray[Any]:
-    """NumPy has no brain floats."""
+    """An array of its numbers; NumPy has no brain floats. A tensor may show one stored number as many."""
+    refuse_many(tensor.numel())
     return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).detach().numpy())
 
 
@@ -136,7 +142,7 @@ def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[st
             labels = {
                 d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS
             }
-            variables[name] = Variable(_real(item, name), dims, labels)
+            variables[name] = Variable(_unpacked(item, name), dims, labels)
     return _joined(variables, choice)
 
 
@@ -172,8 +178,22 @@ def _real(item: Any, name: str | None = None) -> NDArray[Any]:
     return np.asarray(item[...])
 
 
+def _unpacked(item: Any, name: str) -> NDArray[Any]:
+    """Numbers of a variable packed by the CF conventions, ``ValueError`` where some are missing."""
+    values, attributes = _real(item, name), {k: item.attrs[k] for k in _PACKED if k in item.attrs}
+    if str(attributes.get("_Unsigned", "")).lower() == "true":
+        values = values.view(values.dtype.str.replace("i", "u"))
+    fill = [attributes[k] for k in ("_FillValue", "missing_value") if k in attributes]
+    if getattr(getattr(item, "metadata", None), "zarr_format", 0) == 2 and item.fill_value is not None:
+        fill.append(item.fill_value)  # where the second version of zarr keeps _FillValue
+    if missing := sum(int((values == np.asarray(f).ravel()).sum()) for f in fill if values.dtype.kind in "iu"):
+        raise ValueError(f"{name[:40]!r} has {missing} missing numbers (_FillValue)")
+    scale, offset = (np.asarray(attributes.get(k, own)).item() for k, own in (("scale_factor", 1), ("add_offset", 0)))
+    return values * scale + offset if {"scale_factor", "add_offset"} & attributes.keys() else values
+
+
 FORMATS: dict[str, Reader] = {
-    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".zarr": _zarr, ".pt": _torch,
+    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".txt": read_csv, ".tsv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".zarr": _zarr, ".pt": _torch,
     ".pth": _torch,
 }  # fmt: skip
 
@@ -183,7 +203,9 @@ def main(path: Path, choice: str = "{}") -> int:
     if sys.platform != "win32":
         _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
     try:
-        found = FORMATS[path.suffix.lower()](path, Choice(**json.loads(choice)))
+        warnings.simplefilter("ignore")
+        chosen = Choice(**json.loads(choice))
+        found = settled(FORMATS[path.suffix.lower()](path, chosen), chosen)
         refuse_many(found.values.size)
         numbers = np.ascontiguousarray(found.values, dtype=np.float64)
     except Exception as error:  # whatever a parser makes of bytes that anybody may have written

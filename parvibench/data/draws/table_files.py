@@ -5,8 +5,9 @@ import csv
 import io
 import mmap
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,16 @@ from numpy.typing import NDArray
 
 from .arrays import Choice, Found, choose, refuse_many, refuse_repeats
 from .naming import listed
-from .tables import arranged, wanted
+from .tables import arranged, names_chains, wanted, without_flags
 
 _MAX_LINE = 2**24
-_NAME = re.compile(r"[^\W\d][\w .,:\[\](){}*^/'-]*|\.(chain|iteration|draw|variable|value)|\(['\"].*\)|#.*")
+_MARK = b"\xef\xbb\xbf"
+#: Neither empty nor the beginning of a number: names of columns, where no quotes make it plain.
+_NAME = re.compile(r"(?![-+]?\.?\d)\S.*")
+_FORTRAN = re.compile(rb"(\d\.?)[dD]([-+]?\d)")
+_QUOTED = re.compile(r'"[^"]*"')
+_BETWEEN = re.compile(rb'"[^"]*"|\S+')
+_SPLICED = ": a comment stands within the row; delete both"
 #: Methods of CmdStan whose rows are no draws.
 _NO_DRAWS = {"optimize": "a point, no draws", "diagnose": "gradients, no draws", "log_prob": "densities, no draws"}
 #: Of older interfaces, and what they are.
@@ -28,41 +35,73 @@ _ADAPTED = b"# Adaptation terminated"
 
 
 def read_csv(path: Path, choice: Choice) -> Found:
-    """Numbers between commas, under one row of names or none; a byte order mark and quotes are allowed.
+    """Numbers under one row of names or none, between commas, semicolons, tabs or blanks; with Fortran's exponents, too.
 
-    Comments are left out, of Stan's files also rows that are no draws and columns of the sampler, of R's names of rows.
+    Left out are comments and empty lines, of Stan's files also rows that are no draws and columns of the sampler, of R's
+    names of rows, and columns of truth values.
     """
-    source: Any = path
-    skipped, said = 0, list[str]()
-    if _has_comments(path):
-        lines, skipped, said = _uncommented(path.read_bytes().removeprefix(b"\xef\xbb\xbf").splitlines())
-        source = io.BytesIO(b"\n".join(lines) + b"\n")
-    else:
-        with path.open("rb") as file:
-            lines = [file.readline(_MAX_LINE) for _ in range(2)]
-    texts = [line.decode("utf-8-sig") for line in lines[:2]]
-    first, second = (next(csv.reader([t], strict=True), []) for t in [*texts, "", ""][:2])
-    if len(second) == len(first) + 1 and not any(map(_is_number, first)):  # R names rows, and not their column
-        first = ["", *first]
-    named = len(first) > 1 and first[0] == "" and all(map(_NAME.fullmatch, first[1:]))
-    header = _is_header(first[1:] if named else first)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        commented = content[:4].lstrip(_MARK).startswith(b"#") or content.find(b"\n#") >= 0
+        cut = content[-1:] not in (b"\r", b"\n")
+        rows = list(islice(filter(bytes.strip, iter(partial(file.readline, _MAX_LINE), b"")), 2))
+    lines, skipped, said = list[bytes](), 0, list[str]()
+    if commented:
+        lines, skipped, said = _uncommented(path.read_bytes().removeprefix(_MARK).splitlines())
+        rows = lines[:2]
+    if cut and b"lp__" in b"".join(rows[:1]):
+        raise ValueError("its last line has no end: the file is cut off, perhaps within a number; delete that line")
+    separator, decimal = _dialect(rows[-1].decode("utf-8-sig") if rows else "")
+    ended = any(row.rstrip(b"\r\n ").endswith(separator.encode()) for row in rows[-1:])
+    trailing = separator.encode() if ended else b""
+    if separator == " " or trailing or _FORTRAN.search(b"".join(rows)):
+        lines = lines or path.read_bytes().removeprefix(_MARK).splitlines()
+        if separator == " ":  # any number of them
+            lines = [b",".join(_BETWEEN.findall(line)) for line in lines]
+            separator = ","
+        lines = [_FORTRAN.sub(rb"\1e\2", line.rstrip().removesuffix(trailing)) for line in lines]
+        rows = list(filter(None, lines[:9]))[:2]
+    source: Any = io.BytesIO(b"\n".join(lines) + b"\n") if lines else path
+    texts = [*(row.decode("utf-8-sig") for row in rows), "", ""][:2]
+    first, second = (next(csv.reader([t], delimiter=separator, strict=True, skipinitialspace=True), []) for t in texts)
+    if decimal == ",":
+        first = [re.sub(r"^([-+\d]+),(\d)", r"\1.\2", f) for f in first]
+    if len(second) == len(first) + 1 and not any(map(_is_number, first)) and (len(first) > 1 or texts[1][:1] == '"'):
+        first = ["", *first]  # R names rows, and not their column
+    named = len(first) > 1 and first[0] == "" and not any(map(_is_number, first))
+    header = _is_header(first[1:] if named else first, quoted=texts[0].lstrip()[:1] == '"')
     names = _bracketed(first) if header else [f"column {i + 1}" for i in range(len(first))]
+    cells = dict(zip(names, second, strict=False)) if header else {}
     try:
-        read = partial(_csv_batches, source, names, int(header))
-        found = _table(read, names, choice, skipped, numbered=not header)
+        options = {"delimiter": separator, "ignore_empty_lines": len(first) > 1}
+        words = {n for n, cell in cells.items() if names_chains(n) and not _is_number(cell)}
+        read = partial(_csv_batches, source, names, int(header), options, decimal, words)
+        flags = {n for n, cell in cells.items() if cell.strip().lower() in ("true", "false")}
+        found = _table(read, names, choice, skipped, flags, numbered=not header)
     except ValueError as error:
-        told = re.search(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", str(error))
-        if not told or int(told[1]) >= len(names):
-            raise
-        column = f"column {names[int(told[1])]!r:.40}, row {told[2]}: {told[3][:40]!r} is not a number"
-        raise ValueError(f"{column}; choose columns of draws with --columns") from None
+        raise ValueError(_trouble(str(error), names)) from None
     return found._replace(said=[*said, *found.said])
 
 
-def _has_comments(path: Path) -> bool:
-    """Whether a line begins with ``#``."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content[:4].lstrip(b"\xef\xbb\xbf").startswith(b"#") or content.find(b"\n#") >= 0
+def _dialect(row: str) -> tuple[str, str]:
+    """What stands between the numbers of a row, and before their decimals."""
+    row = _QUOTED.sub("", row)
+    separator = next((s for s in ";\t," if s in row), " " if row.split()[1:] else ",")
+    return separator, "," if separator != "," and "," in row else "."
+
+
+def _trouble(error: str, names: Sequence[str]) -> str:
+    """The parser's message in terms of rows and columns, with the usual cause."""
+    if told := re.search(r"column #(\d+): Row #(\d+): .* invalid value '(.*)'", error):
+        name = names[int(told[1])] if int(told[1]) < len(names) else ""
+        where = f"column {name!r:.40}, row {told[2]}"
+        if told[3].strip() == name or _bracketed([told[3]]) == [name]:
+            return f"{where}: the row of names again: files joined into one; give them one by one, each is a chain"
+        why = _SPLICED if "#" in told[3] else "; choose columns of draws with --columns"
+        return f"{where}: {told[3][:40]!r} is not a number{why}"
+    if told := re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", error):
+        why = _SPLICED if "#" in told[4] else ": the file is cut off there, or two rows run together; delete that row"
+        return f"row {told[1]} has {told[3]} fields instead of {told[2]}{why}"
+    return error
 
 
 def _uncommented(lines: Sequence[bytes]) -> tuple[list[bytes], int, list[str]]:
@@ -79,9 +118,11 @@ def _uncommented(lines: Sequence[bytes]) -> tuple[list[bytes], int, list[str]]:
         skipped, said = _stan(lines, b"\n".join(notes).decode(errors="replace"), first, len(table) - 1)
         return table, skipped, said
     head = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
+    separator = _dialect(table[0].decode(errors="replace"))[0].encode() if table else b","
+    first = table[0].split(None if separator == b" " else separator) if table else []
     if head and first and _is_number(first[0].decode(errors="replace").strip("\"' ")):
         named = lines[head - 1].lstrip(b"# ")  # as numpy.savetxt writes them
-        fields = next(csv.reader([named.decode(errors="replace")]), [])
+        fields = next(csv.reader([named.decode(errors="replace")], delimiter=separator.decode()), [])
         if len(fields) == len(first) and not any(map(_is_number, fields)):
             table = [named, *table]
     return table, 0, []
@@ -130,14 +171,24 @@ def _whole(text: str) -> int:
 
 
 def _bracketed(names: Sequence[str]) -> list[str]:
-    """Stan's ``theta.1.2`` as ``theta[1,2]``, also of tuples (``pair:2.1``)."""
-    return [
-        re.sub(r"^([^\W\d][\w:]*)\.(\d+(?:\.\d+)*)$", lambda m: f"{m[1]}[{m[2].replace('.', ',')}]", n.strip())
-        for n in names
-    ]
+    """Stan's ``theta.1.2`` as ``theta[1,2]``, ``z.1.real`` as ``z[1,real]``, of tuples ``pair:2.1`` as ``pair.2[1]``."""
+
+    def part(text: str) -> str:
+        return re.sub(r"^(\w+)\.((?:\d+\.)*(?:\d+|real|imag))$", lambda m: f"{m[1]}[{m[2].replace('.', ',')}]", text)
+
+    stan = re.compile(r"[^\W\d]\w*(?:[.:]\d+)*(?:\.(?:real|imag))?")
+    return [".".join(map(part, n.split(":"))) if stan.fullmatch(n := name.strip()) else n for name in names]
 
 
-def _csv_batches(source: Any, names: Sequence[str], skip: int, kept: Sequence[str]) -> Iterable[Any]:
+def _csv_batches(
+    source: Any,
+    names: Sequence[str],
+    skip: int,
+    options: Mapping[str, Any],
+    decimal: str,
+    words: Set[str],
+    kept: Sequence[str],
+) -> Iterable[Any]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -145,9 +196,12 @@ def _csv_batches(source: Any, names: Sequence[str], skip: int, kept: Sequence[st
     return arrow.open_csv(
         source,
         arrow.ReadOptions(use_threads=False, column_names=unique, skip_rows=skip),
-        arrow.ParseOptions(ignore_empty_lines=False),
+        arrow.ParseOptions(**options),
         arrow.ConvertOptions(
-            column_types=dict.fromkeys(kept, pa.float64()), null_values=[], include_columns=list(kept)
+            column_types={name: pa.string() if name in words else pa.float64() for name in kept},
+            null_values=[],
+            include_columns=list(kept),
+            decimal_point=decimal,
         ),
     )
 
@@ -157,6 +211,7 @@ def _table(
     names: Sequence[str],
     choice: Choice,
     skipped: int = 0,
+    flags: Set[str] = frozenset(),
     *,
     numbered: bool = False,
 ) -> Found:
@@ -168,16 +223,18 @@ def _table(
         raise ValueError(
             "draws in long form, a row for each parameter: give a row to each draw (R: posterior::as_draws_df)"
         )
+    names, said = (names, []) if choice.any else without_flags(names, flags)
     kept, counts = wanted(names, choice)
     columns = list(dict.fromkeys([*kept, *counts]))
     if not columns:
         raise ValueError(f"no column of draws; it has {listed(names)}")
     array = _stacked(read(columns), len(columns))[skipped:]
-    return arranged(dict(zip(columns, array.T, strict=True)), kept, counts, choice)
+    found = arranged(dict(zip(columns, array.T, strict=True)), kept, counts, choice)
+    return found._replace(said=[*found.said, *said])
 
 
-def _is_header(fields: Sequence[str]) -> bool:
-    """Whether the first row names the columns.
+def _is_header(fields: Sequence[str], *, quoted: bool) -> bool:
+    """Whether the first row names the columns; of quoted names nothing is asked but that they are no numbers.
 
     Raises:
         ValueError: it can be read in two ways, or in none.
@@ -191,7 +248,7 @@ def _is_header(fields: Sequence[str]) -> bool:
                 f"its first row, {row}, may be a draw or count the columns: name them, or write {float(fields[0])},..."
             )
         return False
-    if numbers or not fields or not all(map(_NAME.fullmatch, fields)):
+    if numbers or not fields or not all(f and (quoted or _NAME.fullmatch(f)) for f in fields):
         raise ValueError(f"its first row holds neither numbers nor names only: {','.join(fields[:4])!r:.80}")
     refuse_repeats(fields)
     return True
@@ -219,19 +276,26 @@ def read_parquet(path: Path, choice: Choice) -> Found:
 
         def read(kept: Sequence[str]) -> Iterable[Any]:
             for name in kept:
-                if not (pa.types.is_integer(fields[name]) or pa.types.is_floating(fields[name])):
+                if not (pa.types.is_integer(fields[name]) or pa.types.is_floating(fields[name]) or names_chains(name)):
                     raise ValueError(f"column {name[:40]!r} holds {fields[name]}, not real numbers")
             refuse_many(file.metadata.num_rows * len(kept))
             return file.iter_batches(columns=list(kept), use_threads=False)
 
-        return _table(read, list(fields), choice)
+        return _table(read, list(fields), choice, flags={n for n, of in fields.items() if pa.types.is_boolean(of)})
 
 
 def _stacked(batches: Iterable[Any], columns: int) -> NDArray[np.float64]:
     """Record batches of numbers as one array, (rows, columns)."""
-    parts, rows = [np.empty((0, columns))], 0
+    parts, rows, labels = [np.empty((0, columns))], 0, dict[str, int]()
+
+    def numbers(column: NDArray[Any]) -> NDArray[np.float64]:
+        """Text, which tells chains apart, as numbers."""
+        if column.dtype == object and any(isinstance(v, str) for v in column[:1]):
+            return np.array([labels.setdefault(str(v), len(labels)) for v in column], dtype=np.float64)
+        return column.astype(np.float64)
+
     for batch in batches:
         rows += batch.num_rows
         refuse_many(rows * columns)
-        parts.append(np.column_stack([c.to_numpy(zero_copy_only=False).astype(np.float64) for c in batch.columns]))
+        parts.append(np.column_stack([numbers(c.to_numpy(zero_copy_only=False)) for c in batch.columns]))
     return np.concatenate(parts)

@@ -1,14 +1,14 @@
 """Tables of draws: which of their columns are coordinates, and which number chains and draws."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Choice, Found, choose
-from .naming import listed
+from .naming import is_weight, listed
 
 #: Names of columns that may number chains or draws, in small letters; whether they do, their values decide.
 _CHAIN = (".chain", "chain__", "chain", "chain_id")
@@ -24,16 +24,30 @@ _ALWAYS = (".chain", ".iteration", ".draw", "chain__", "iter__", "draw__")
 def offered(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns that may be coordinates, and those that may number draws; a sampler's own (``lp__``) are neither."""
     counts = [name for name in names if name.lower() in (*_CHAIN, *_DRAW, *_ROW)]
-    return [n for n in names if n and n not in counts and not n.endswith("__")], counts
+    known = set(counts)
+    return [n for n in names if n and n not in known and (not n.endswith("__") or is_weight(n))], counts
 
 
 def wanted(names: Sequence[str], choice: Choice) -> tuple[list[str], list[str]]:
     """The chosen columns in their order, all where none is chosen, and those that may number draws."""
     plain, counts = offered(names)
     if not choice.any:
-        return [n for n in names if n in plain or n in counts], counts
+        either = {*plain, *counts}
+        return [n for n in names if n in either], counts
     known = [*plain, *(n for n in counts if n.lower() not in _ALWAYS)]
     return [known[i] for i in choose(known, choice)], counts
+
+
+def without_flags(names: Sequence[str], flags: Set[str]) -> tuple[list[str], list[str]]:
+    """Columns but those of truth values, and what is said of these; one that marks a warm-up stays, to be refused."""
+    left = [n for n in names if n in flags and not _WARMUP.fullmatch(n)]
+    said = [f"columns of truth values left out: {listed(left)}"] if left else []
+    return [n for n in names if n not in flags or _WARMUP.fullmatch(n)], said
+
+
+def names_chains(name: str) -> bool:
+    """Whether a column of this name may tell chains apart by text."""
+    return name.lower() in _CHAIN
 
 
 def arranged(columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: Sequence[str], choice: Choice) -> Found:
@@ -64,6 +78,8 @@ def arranged(columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: S
     if chain:
         by = next((np.asarray(columns[n]) for n in order), None)
         values = in_chains(values, np.asarray(columns[chain]), chain, by)
+        if choice.axes.replace(" ", "").startswith("draw,chain"):
+            values = values.swapaxes(0, 1)
     return Found(values, names, said)
 
 
