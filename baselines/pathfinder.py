@@ -103,7 +103,12 @@ class Pathfinder(Algorithm[Settings, State]):
     citation = "Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306)"
     summary = "normal approximations along quasi-Newton paths, resampled by importance"
     example = Example(
-        quick={"paths": 8, "elbo_draws": 2, "draws": 6}, scores=3, settings={"paths": 5}, steps=60, points=200
+        quick={"paths": 8, "elbo_draws": 2, "draws": 6},
+        scores=3,
+        settings={"paths": 5},
+        steps=60,
+        points=200,
+        skewed=True,
     )
     presets: ClassVar[Presets] = {}
 

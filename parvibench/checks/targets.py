@@ -46,7 +46,6 @@ class StableTask(ExactTask):
     score: Callable[[Tensor], Tensor]  #: (R, N, D) -> (R, N, D)
     in_jax: Callable[[float], InJax]  #: the same density of x, given the unit
     draw: Callable[[int, Generator], Tensor]  #: independent exact draws, (n, D) float64
-    log_normaliser: float = math.nan  #: logarithm of the integral of the density in the unit 1
 
     def in_units(self, unit: float) -> StableTask:
         """The same with other units of x."""
@@ -87,12 +86,12 @@ def _gaussian(name: str, summary: str, mean: tuple[float, ...], root: Tensor) ->
         return (x - m.to(x)) @ inverse.to(x).T
 
     return StableTask(
-        name=name, summary=summary, dim=dim, facts=Facts(m, root.square().sum(1).sqrt()), start=Normal((0.0,), 0.5),
+        name=name, summary=summary, dim=dim, start=Normal((0.0,), 0.5),
+        facts=Facts(m, root.square().sum(1).sqrt(), log_z=float(torch.logdet(root)) + dim / 2 * math.log(2 * math.pi)),
         log_density=lambda x: -0.5 * standard(x).square().sum(-1),
         score=lambda x: -(standard(x) @ inverse.to(x)),
         in_jax=lambda unit: InJax(_gaussian_in_jax, (unit, m.numpy(), inverse.numpy())),
         draw=lambda n, g: m + torch.randn(n, dim, generator=g, dtype=torch.float64) @ root.T,
-        log_normaliser=float(torch.logdet(root)) + dim / 2 * math.log(2 * math.pi),
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ _PREFIXES = {
     "far.": "with long steps from exact draws, ",
     "hard.": "with steps so long that moves fail, ",
     "early ": "early in the run, ",
+    "soon.": "after 20 steps, ",
     "calibrated.": "of parameters in the posteriors of their data, ",
 }
 #: Name before the brackets -> the same in words; {0} and {1} stand for a coordinate and the next, from 1.

@@ -73,6 +73,7 @@ class Example:
     points: int = 50  #: ... with so many points.
     samples: bool = True  #: False for an algorithm that looks for modes: its moments are not tested
     both_modes: bool = True  #: whether the same settings and steps suffice to find both of two modes, four apart
+    skewed: bool = False  #: whether they also suffice for a skewed target
     brief_steps: int = 14  #: steps of the checks that run an algorithm several times
 
 

@@ -1,19 +1,23 @@
 """The questions of known truth: which are asked of which sampler, and their parts."""
 
+import inspect
+import math
 import pickle
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import wrong_samplers
 
-from parvibench.checks.question import Bound
+from parvibench.checks.question import Bound, Question
 from parvibench.checks.questions import example_questions
 from parvibench.checks.questions.calibration import Calibration
 from parvibench.checks.questions.contract import Contract
 from parvibench.checks.questions.of_sampler import Effort
 from parvibench.checks.questions.tolerance import SinglePrecision, Tolerance
 from parvibench.checks.ranks import uniform_ranks
-from parvibench.checks.selection import select_questions
+from parvibench.checks.selection import outside_questions, select_questions
 from parvibench.checks.summaries import settings_of
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
@@ -28,6 +32,30 @@ def test_every_test_has_a_name_of_its_own_and_every_sampler_is_asked() -> None:
     for kind in (Tolerance, Contract):
         assert {q.algorithm for q in questions if isinstance(q, kind)} == samplers
     assert all(q.oracle == "truth" for q in questions)
+
+
+def _kinds(of: type[Question]) -> Iterator[type[Question]]:
+    for kind in of.__subclasses__():
+        yield from _kinds(kind)
+        if kind.__module__.startswith("parvibench.checks.questions.") and not inspect.isabstract(kind):
+            yield kind
+
+
+def test_every_statistic_of_every_question_is_measured_of_some_sampler() -> None:
+    """A renamed field of Info or State must not leave a question without a subject."""
+    asked = {*select_questions(algorithms=["smc"], tasks=["tilted"]).truths}
+    for sampler in ("metropolis", "ended-adaptation"):
+        place = next(
+            f"{c.__module__}:{c.__name__}" for c in vars(wrong_samplers).values() if getattr(c, "name", "") == sampler
+        )
+        asked |= {*outside_questions(place, {}, 400)}
+    asked |= {*select_questions(algorithms=["ula"], tasks=["parvibench.tasks.banana:BANANA"]).truths}
+    measured = {}
+    for question in asked:
+        values = question.measure(range(2), 1)
+        if all(not math.isnan(v[0]) for v in (values[name] for name in question.expected())):
+            measured[type(question)] = question
+    assert set(_kinds(Question)) == measured.keys()
 
 
 def test_built_in_samplers_are_asked_by_the_road_of_all_others() -> None:

@@ -603,7 +603,7 @@ class Annealed(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    log_normaliser: Tensor  # (R,)
+    log_z: Tensor  # (R,)
 
 
 class SequentialMonteCarlo(Algorithm[Any, Any]):
@@ -648,3 +648,80 @@ class Boiling(Langevin):
 
     def noise(self, streams, x):
         return 2 * super().noise(streams, x)
+
+
+class Weighted(NamedTuple):
+    x: Tensor  # (R, N, D)
+    log_w: Tensor  # (R, N)
+    log_z: Tensor  # (R,)
+    t: int
+    end: int
+
+
+class Tempered(NamedTuple):
+    log_z: Tensor  # (R,)
+    inverse_temperature: Tensor  # (R,)
+
+
+class WeightedMonteCarlo(SequentialMonteCarlo):
+    """The right one: weights are carried from one temperature to the next, and resampled at every third."""
+
+    name = "weighted-sequential"
+
+    def init(self, problem, settings, streams, horizon):
+        x = streams.normal("init", (problem.particles, problem.dim))
+        return Weighted(x, torch.full_like(x[..., 0], -math.log(x.shape[1])), x.new_zeros(len(x)), 0, horizon)
+
+    def step(self, problem, settings, state, streams):
+        x, log_w, log_z, t, end = state
+        n, b = x.shape[1], (t + 1) / end
+        log_w = log_w + (problem.log_density(x) - self.base(x)) / end
+        total = log_w.logsumexp(1, keepdim=True)
+        log_z, log_w = log_z + total[:, 0], log_w - total
+        if t % 3 == 2 or t + 1 == end:
+            u = (torch.arange(n) + streams.uniform("algorithm", (1,))) / n
+            taken = torch.searchsorted(log_w.softmax(1).cumsum(1), u).clamp(max=n - 1)
+            x, log_w = x.gather(1, taken[..., None].expand_as(x)), torch.full_like(log_w, -math.log(n))
+        y = x + 0.4 * streams.normal("noise", x.shape[1:])
+        rise = b * (problem.log_density(y) - problem.log_density(x)) + (1 - b) * (self.base(y) - self.base(x))
+        x = torch.where((streams.uniform("algorithm", x.shape[1:2], 1).log() < rise)[..., None], y, x)
+        return Weighted(x, log_w, log_z, t + 1, end), Tempered(log_z, torch.full_like(log_z, b))
+
+
+class ForgottenWeights(WeightedMonteCarlo):
+    """Weights of temperatures after which nothing was resampled are forgotten."""
+
+    name = "forgotten-weights"
+
+    def step(self, problem, settings, state, streams):
+        return super().step(
+            problem, settings, state._replace(log_w=torch.full_like(state.log_w, -math.log(state.x.shape[1]))), streams
+        )
+
+
+class GeneralisedHamiltonian(Algorithm[Any, Any]):
+    """The right one (Horowitz 1991): one leapfrog step, a partly refreshed momentum, reversed after a rejection."""
+
+    name, kind, settings_type, sign = "generalised-hamiltonian", "chains", Settings, -1.0
+    exact: ClassVar[Any] = "invariant"
+
+    def init(self, problem, settings, streams, horizon):
+        x = problem.init()
+        return WithMomentum(x, streams.normal("noise", x.shape[1:], index=1))
+
+    def step(self, problem, settings, state, streams):
+        x, eps = state.x, 3 * math.sqrt(2 * settings.step_size)
+        v = 0.9 * state.v + math.sqrt(1 - 0.81) * streams.normal("noise", x.shape[1:])
+        start, score = problem.log_density_and_score(x)
+        y = x + eps * (p := v + eps / 2 * score)
+        end, score = problem.log_density_and_score(y)
+        p = p + eps / 2 * score
+        rise = end - start + 0.5 * (v.square() - p.square()).sum(-1)
+        accept = (streams.uniform("algorithm", x.shape[1:2]).log() < rise)[..., None]
+        return WithMomentum(torch.where(accept, y, x), torch.where(accept, p, self.sign * v))
+
+
+class KeptMomentum(GeneralisedHamiltonian):
+    """The momentum keeps its sign after a rejection."""
+
+    name, sign = "kept-momentum", 1.0

@@ -19,7 +19,7 @@ from .calibration import Calibration
 from .contract import Contract
 from .equilibrium import AtEquilibrium
 from .exactness import Invariance, Parted, Reversibility
-from .normaliser import Normaliser, reports_normaliser
+from .normaliser import Normaliser
 from .of_sampler import Effort, Sampler, loaded
 from .tolerance import SinglePrecision, Tolerance
 
@@ -54,7 +54,7 @@ def sampler_questions(
 def example_questions(name: str, example: Example) -> list[Question]:
     """The same of a registered sampler whose class states settings and steps that are enough on two easy tasks."""
     effort = Effort(tuple(example.settings.items()), example.steps, example.points)
-    targets = ("biased-start-gaussian", *(["multimodal"] if example.both_modes else []))
+    targets = ("biased-start-gaussian", *["multimodal"] * example.both_modes, *["skewed"] * example.skewed)
     tolerances = [Tolerance(task, name, effort) for task in targets]
     return [*tolerances, *_of_any(name, effort, loaded(name).exact, example.brief_steps)]
 
@@ -74,5 +74,7 @@ def _of_any(sampler: Sampler, effort: Effort, exact: Exact, brief_steps: int = _
             yield Reversibility(task, sampler, replace(effort, steps=_RANKED, points=_CHAINS))
     if exact in (True, "invariant") and chains:  # chains that start elsewhere may stay in one of its parts
         yield Parted("parted", sampler, replace(effort, steps=_LONG, points=_CHAINS))
-    if reports_normaliser(algorithm):
-        yield Normaliser("tilted", sampler, replace(effort, points=_PARTICLES))
+    rest = min(effort.steps, _REST) if chains else effort.steps
+    yield Normaliser(
+        "unit" if algorithm.kind == "generator" else "tilted", sampler, replace(effort, steps=rest, points=_PARTICLES)
+    )
