@@ -53,12 +53,18 @@ Suite = Annotated[
     typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite")),
 ]
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable).", autocompletion=names_of("task"))
+    list[str] | None,
+    typer.Option(
+        "--task",
+        "-t",
+        help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.",
+        autocompletion=names_of("task"),
+    ),
 ]
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithm", "-a", help="Only this algorithm or label (repeatable); module:Class or file.py:Class adds an unregistered one.",
+        "--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.",
         autocompletion=names_of("algorithm"),
     ),
 ]  # fmt: skip
