@@ -90,7 +90,7 @@ class Plan:
         """
         cells = self._expanded
         if self.execution.edition is not None:
-            editions.check(self.execution.edition, self.source, cells)
+            editions.check(self.execution.edition, self.source, self.execution.profile, cells)
         if tuned and (refusal := untuned(self.suite, cells, self.execution.profile, self.source)):
             raise InputError(refusal)
         return cells if self.execution.part is None else shard(cells, *self.execution.part)
@@ -224,18 +224,11 @@ def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entr
 
 
 def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
-    """Restrict a suite to the named tasks and algorithms; names that it lacks are added.
-
-    If all named tasks (or algorithms) are outside the registry, ``file.py:NAME`` or objects, they extend the suite's.
-    """
+    """The suite with the named tasks and algorithms alone, those that it lacks included."""
     own_tasks = {t.name: t for t in suite.tasks}
-    if tasks and all(map(registry.is_place, tasks)):
-        tasks = [*own_tasks, *tasks]
     # A label takes precedence over a name that several entries share.
     own_methods = {a.name: a for a in reversed(suite.algorithms)} | {a.display: a for a in suite.algorithms}
     values = suite.model_dump(exclude_none=True)
-    if algorithms and all(isinstance(a, dict) and a["name"] not in own_methods for a in algorithms):
-        algorithms = [*(a.display for a in suite.algorithms), *algorithms]
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:

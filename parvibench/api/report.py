@@ -137,7 +137,7 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
     page = write_report(results, folder, results.board, compact=compact)
     if compact:
-        pack(results.store, folder / "results.zip", run=results.run, sources=False)
+        pack(results.store, folder / "results.zip", run=results.run)
     if mirror is not None:
         mirror.report(results.run.id, folder)
         mirror.rank(results.run.id, ranking(results, results.board))

@@ -45,7 +45,7 @@ def run(
 
     Args:
         suite: name of a shipped suite, path of a suite file, or None to run ``tasks`` x ``algorithms``.
-        tasks: names or objects. They restrict the suite, or extend it by tasks that it lacks.
+        tasks: names or objects; of a suite only these are run, those that it lacks included.
         algorithms: names, ``module:Class``, objects or classes; likewise. Importable objects run in worker processes,
             others in this process.
         settings: overrides per algorithm name or label, e.g. ``{"svgd": {"step_size": 0.05}}``.

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
 
 if TYPE_CHECKING:
     from parvibench.board.accepting import Accepted as Accepted
-    from parvibench.board.accepting import Terms
     from parvibench.board.packing import Manifest as Manifest
-    from parvibench.harness.verification import Verification as Verification
+    from parvibench.board.verification import Verification as Verification
     from parvibench.reporting.presented import Results
 
 
@@ -59,11 +58,10 @@ def verify(
     seed: int | None = None,
     workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
-    keep: bool = True,
 ) -> Verification:
-    """Run parts of a store's latest run again, compare, and write ``verification.json`` there.
+    """Run parts of a store's latest run again, and compare.
 
-    Nothing in the store is run as code: plug-ins are not verified, nor are seconds.
+    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware.
 
     Args:
         store: folder.
@@ -71,30 +69,20 @@ def verify(
         seed: of the choice; by default unpredictable.
         workers: number of processes; 0 runs in this one. By default one per CPU.
         timeout: wall-clock limit of a chunk of replicates, s.
-        keep: write the outcome into the store; otherwise ``keep_verification`` does.
 
     Raises:
         StoreError: no run, or damaged files.
     """
-    from parvibench.harness import verification
+    from parvibench.board import verification
     from parvibench.harness.store.store import Store
 
-    found = verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
-    if keep:
-        verification.keep(found, Path(store))
-    return found
-
-
-def keep_verification(found: Verification, store: str | Path) -> Path:
-    """Write the outcome of ``verify`` into the store, for its page; ``DiskError`` where that is impossible."""
-    from parvibench.harness import verification
-
-    return verification.keep(found, Path(store))
+    return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
 
 
 def submit(
-    store: str | Path = DEFAULT_STORE, to: str | Path | None = None, *, name: str, contact: str = "", note: str = ""
-) -> tuple[Path, Manifest]:
+    store: str | Path = DEFAULT_STORE, to: str | Path | None = None, *, name: str, contact: str = "", note: str = "",
+    warn: Callable[[str], None] = warnings.warn,
+) -> tuple[Path, Manifest]:  # fmt: skip
     """Pack the latest run of a store, without samples, with the source of its plug-ins; return archive and manifest.
 
     Args:
@@ -103,109 +91,136 @@ def submit(
         name: of the submission; its rows bear it.
         contact: an address for questions, which is published; or empty.
         note: what else readers should know.
+        warn: called with every rule of the board that a row breaks, so that ``accept`` will refuse it.
 
     Raises:
         InputError: no name, a text that is too long, or a plug-in whose source is not the one that was run.
         StoreError: no run, or damaged files.
     """
-    from parvibench.board.packing import pack
+    from parvibench.board import accepting
+    from parvibench.board.packing import pack, sources_of
+    from parvibench.board.terms import Terms
     from parvibench.harness.store.store import Store
+
+    from .plan import select
 
     if not name.strip():
         raise InputError("--name: a submission needs a name, such as the method's")
     where = Store(Path(store))
-    suite = str(where.run().suite.get("name", ""))
+    run = where.run()
+    suite = str(run.suite.get("name", ""))
     word = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "submission"
     path = Path(to) if to is not None else Path(f"{suite}-{word}.zip")
-    return path, pack(where, path, name=name, contact=contact, note=note)
+    sources = sources_of([r for c in run.cells if (r := where.usable(c.key)) is not None])
+    manifest = pack(where, path, run=run, sources=sources, name=name, contact=contact, note=note)
+    boards = _boards(Path(str(files("parvibench.results"))))
+    lines = [f"no board of suite {suite!r}; there are {', '.join(boards)}"]
+    if suite in boards:
+        _, profile, protocol = boards[suite]
+        own = select(suite, (), (), Execution(profile=profile)).model_dump(exclude_none=True)
+        other = {k: v for k, v in protocol.items() if v is not None and v != own.get(k)}
+        terms = Terms(select(suite, (), (), Execution.of(profile=profile, **other)))
+        lines = accepting.broken(run, sources, terms, profile)
+    for line in lines[:10]:
+        warn(f"accept will refuse this: {line}")
+    return path, manifest
 
 
 def accept(
     archive: str | Path,
     reports: str | Path = "reports",
     *,
-    replicates: int = 60,
-    run_plugins: bool = False,
+    out: str | Path = DEFAULT_STORE / "accepted",
+    container: str | Path | None = None,
     workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT_S,
 ) -> Accepted:
-    """Verify a submission by reruns, add it to the board of its suite, and write the board's page.
+    """Check a submission, run its built-in methods again, add it to the board of its suite, and write the board's page.
 
     Args:
-        archive: as ``submit`` makes it; untrusted.
+        archive: as ``submit`` makes it; untrusted, and nothing in it is run.
         reports: folder with a published report per suite.
-        replicates: about how many to run again.
-        run_plugins: run its plug-ins, too, in a sandbox without network.
+        out: store of the reruns: the same call resumes them.
+        container: archive of the maintainers' own run of its plug-ins.
         workers: number of processes; 0 runs in this one. By default one per CPU.
         timeout: wall-clock limit of a chunk of replicates, s.
 
     Raises:
-        InputError: no archive of results, no board of its suite, or rows that break the board's rules.
+        InputError: no archive of results, no board of its suite, rows that break the board's rules, or a page that would
+            lose pictures.
         RefusedError: cells that differ from reruns here.
     """
     from parvibench.board import accepting
-    from parvibench.board.packing import opened
+    from parvibench.board.packing import read
+    from parvibench.harness.store.store import Store
 
-    with opened(Path(archive)) as found:
-        suite = found.manifest.suite
-    board, profile = _board(Path(reports), suite)
-    terms = _terms(suite, profile)
+    suite, known = read(Path(archive)).manifest.suite, _boards(Path(reports))
+    if suite not in known:
+        raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(known) or 'none'}")
+    board = known[suite][0]
     execution = Execution(workers=workers, timeout=timeout)
-    accepted = accepting.accept(
-        Path(archive), board, terms, profile, execution, replicates=replicates, run_plugins=run_plugins
-    )
-    write_board(board)
+    other = None if container is None else Path(container)
+    accepted = accepting.accept(Path(archive), board, Store(Path(out)), execution, container=other)
+    write_board(board, accepted)
     return accepted
 
 
-def write_board(board: str | Path) -> Path:
-    """Write the page of a board from its own results and the accepted submissions; its path.
+def write_board(board: str | Path, new: Accepted | None = None) -> Path:
+    """Write the page of a board from its own results and the accepted submissions, and ``new`` among them; its path.
+
+    Files are replaced one by one, each as a whole; a repeat completes what was interrupted.
 
     Raises:
-        InputError: not the folder of a published report.
+        InputError: not the folder of a published report, or the page would have fewer pictures than the one that is there.
     """
     from parvibench.board.accepting import assemble
+    from parvibench.harness.store.files import write_atomically
     from parvibench.reporting.page.report_files import write_report
     from parvibench.reporting.presented import Results
 
-    with tempfile.TemporaryDirectory() as folder:
-        results = Results.load(assemble(Path(board), Path(folder) / Path(board).resolve().name))
-        return write_report(results, Path(board), results.board, compact=True)
+    folder = Path(board)
+    with tempfile.TemporaryDirectory() as aside:
+        store, marks = assemble(folder, Path(aside) / folder.resolve().name, new)
+        results = replace(Results.load(store), marks=marks)
+        page = Path(aside) / "page"
+        try:
+            write_report(results, page, results.board, compact=True)
+        except Exception as error:
+            if new is None:
+                raise
+            raise InputError(f"{new.manifest.name}: the page cannot be drawn with its rows ({error!r:.200})") from None
+        before, after = (_pictures(p / "index.html") for p in (folder, page))
+        if after < before:
+            raise InputError(
+                f"{folder}: the page has {before} pictures and would have {after}: results.zip lacks the "
+                "samples that they show; publish the board again from its store"
+            )
+        for left in folder.rglob(".new-*"):  # of a process that was killed
+            left.unlink()
+        if new is not None:
+            new.path.parent.mkdir(exist_ok=True)
+            write_atomically(new.path, new.content)
+        for file in sorted(p for p in page.rglob("*") if p.is_file()):
+            place = folder / file.relative_to(page)
+            place.parent.mkdir(exist_ok=True)
+            write_atomically(place, file.read_bytes())
+    return folder / "index.html"
 
 
-def commit(accepted: Accepted, reports: str | Path) -> str:
-    """Commit the changed board on a new branch of the repository around ``reports``; the branch.
-
-    Raises:
-        InputError: no git repository there, or git refuses.
-    """
-    branch = f"submission-{accepted.manifest.id}"
-    message = f"Board {accepted.manifest.suite}: add {accepted.manifest.name}"
-    for words in (["switch", "-c", branch], ["add", "."], ["commit", "-q", "-m", message]):
-        done = subprocess.run(["git", "-C", str(reports), *words], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise InputError(f"git {words[0]}: {(done.stderr or done.stdout).strip()[:300]}")
-    return branch
+def _pictures(page: Path) -> int:
+    """Number of pictures of a page, those over seconds aside, which rows from other hardware end; 0 without a page."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    return len(
+        re.findall(r"<(?:svg|img)\b", re.sub(r'<figure[^>]*data-axis="seconds".*?</figure>', "", text, flags=re.S))
+    )
 
 
-def _board(reports: Path, suite: str) -> tuple[Path, str | None]:
-    """The folder and the profile of a suite's published report."""
+def _boards(reports: Path) -> dict[str, tuple[Path, str | None, dict[str, Any]]]:
+    """Suite -> folder, profile and protocol of its published report."""
+    import pyarrow.parquet as pq
+
     found = {}
-    for file in sorted(reports.glob("*/summary.json")):
-        summary = json.loads(file.read_text(encoding="utf-8"))
-        if (file.parent / "results.zip").is_file():
-            found[str(summary.get("suite", ""))] = file.parent, summary.get("profile") or None
-    if suite not in found:
-        raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(found) or 'none'}")
-    return found[suite]
-
-
-def _terms(suite: str, profile: str | None) -> dict[str, set[Terms]]:
-    from parvibench.board.accepting import Terms as Shared
-
-    from .plan import Plan
-
-    found: dict[str, set[Terms]] = {}
-    for cell in Plan.of(suite, (), (), None, Execution(profile=profile)).cells(tuned=False):
-        found.setdefault(cell.task, set()).add(Shared.of(cell.spec))
+    for file in sorted(reports.glob("*/results.parquet")):
+        facts = pq.read_schema(file).pandas_metadata["attributes"]
+        found[str(facts["suite"])] = file.parent, facts["profile"], facts["protocol"]
     return found

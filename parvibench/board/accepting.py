@@ -1,105 +1,142 @@
-"""Judging a submission by the rules of a board, and the board as one store: its own results and those accepted.
+"""Acceptance of a submission by the rules of a board, and the board as one store: its own results and those accepted.
 
-A board is a published report's folder: ``results.zip``, its own results, and ``submissions/<id>.zip`` with
-``submissions/<id>.json``, the outcome of the verification of each. A submission's rows bear its name.
+A board is a published report's folder: ``results.zip``, its own results, and ``submissions/<id>.zip``, one archive for each
+accepted submission, which this program writes. Rows of built-in methods are those of reruns here; the results in a
+submission are only compared with them. Rows of plug-ins are those of the submission, checked for their form.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Mapping, Set
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError, RefusedError
-from parvibench.core.result import CellSpec
-from parvibench.harness import verification
+from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
-from parvibench.harness.store.files import write_atomically
-from parvibench.harness.store.results import StoredRun
+from parvibench.harness.records import now
+from parvibench.harness.session import make_executor, run_cells
+from parvibench.harness.store.environment import provenance
+from parvibench.harness.store.files import sha256
 from parvibench.harness.store.store import RunCell, RunRecord, Store
-from parvibench.harness.verification import Check, Verification
+from parvibench.harness.suite.suite import Suite
 
-from .packing import Manifest, Opened, opened
+from .packing import Archive, Manifest, pack, read, source_name
+from .terms import Terms, is_plugin, same
+from .verification import differences, is_built_in, made_here, observed
 
 #: A board's own results, and the folder of accepted ones.
 RESULTS, SUBMISSIONS = "results.zip", "submissions"
+#: Marks of rows: computed here; computed by the maintainers' run of the plug-in in a container; as submitted.
+VERIFIED, RERUN, UNVERIFIED = "verified", "rerun", "unverified"
 _LISTED = 10
-
-
-class Terms(NamedTuple):
-    """What all rows of a task share on a board; settings are free."""
-
-    budget: str
-    samples: int
-    replicates: int
-    seed: int
-    dtype: str
-    contexts: int | None
-
-    @classmethod
-    def of(cls, spec: CellSpec) -> Terms:
-        """The terms of a cell."""
-        limits = {k: v for k, v in spec.budget.model_dump().items() if v is not None}
-        budget = ", ".join(f"{k} {v:g}" for k, v in limits.items())
-        return cls(budget, spec.samples, len(spec.replicates), spec.seed, spec.dtype, spec.contexts)
+_COUNTS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds")
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """A submission that entered a board."""
+    """A submission that may enter a board, or is there already."""
 
-    manifest: Manifest
-    verification: Verification
-    marks: dict[tuple[str, str], str]  #: (task, label) -> ``verified``, ``unverified`` or ``external``
-    files: tuple[Path, Path]  #: the archive and the outcome in the board's folder
+    manifest: Manifest  #: of the archive on the board
+    path: Path  #: its place
+    content: bytes  #: the archive
 
 
 def accept(
-    archive: Path, board: Path, terms: Mapping[str, Set[Terms]], profile: str | None, execution: Execution, *,
-    replicates: int, run_plugins: bool = False,
+    archive: Path, board: Path, reruns: Store, execution: Execution, *, container: Path | None = None
 ) -> Accepted:  # fmt: skip
-    """Verify a submission and put it into the board's folder.
+    """Check a submission by the board's rules, run its built-in methods again, and make the archive for the board.
 
     Args:
         archive: of the submission; untrusted.
-        board: folder of the suite's published report.
-        terms: those of the suite's rows, by task.
-        profile: of the board.
+        board: folder of the suite's published report; nothing is written there.
+        reruns: store of the reruns; what it holds is not run again.
         execution: workers and limits of the reruns.
-        replicates: about how many to run again.
-        run_plugins: run its plug-ins, too, in a sandbox.
+        container: archive of the maintainers' run of its plug-ins, whose results replace the submitted ones.
 
     Raises:
         InputError: no archive of results, or one that breaks the board's rules; each is listed.
-        RefusedError: cells that differ from reruns here; each is listed.
+        RefusedError: cells that differ from reruns here, each is listed; or the reruns were stopped.
     """
-    with opened(archive) as found:
-        broken = _broken_rules(found, board, terms, profile)
-        if broken:
-            raise InputError(f"{archive}: the board's rules:\n" + _list(broken))
-        plugins = found.plugins if run_plugins else None
-        checked = verification.verify(found.store, replicates, execution, plugins=plugins)
-        if checked.falsified:
-            first = {(c.task, c.label): c for c in reversed(checked.falsified)}
-            cells = [f"{c.task} / {c.label}{_of(c)}: {c.reason.partition('; ')[0]}" for c in first.values()]
-            raise RefusedError(f"{archive}: refused, these cells differ from reruns here:\n" + _list(cells))
-        marks = verification.marks_of(StoredRun.load(found.store), checked.checks)
-    folder = board / SUBMISSIONS
-    folder.mkdir(exist_ok=True)
-    manifest = found.manifest
-    outcome = {"id": manifest.id, **manifest.model_dump(exclude={"files"}), "verification": checked.document()}
-    files = folder / f"{manifest.id}.zip", folder / f"{manifest.id}.json"
-    write_atomically(files[0], archive.read_bytes())
-    write_atomically(files[1], json.dumps(outcome, indent=1).encode())
-    return Accepted(manifest, checked, marks, files)
+    theirs = read(archive)
+    path = board / SUBMISSIONS / f"{theirs.manifest.id}.zip"
+    if path.is_file():
+        return Accepted(read(path).manifest, path, path.read_bytes())
+    own = _own(board).run
+    terms = Terms(Suite.model_validate(own.suite))
+    if lines := _broken_rules(theirs, board, terms, own.profile):
+        raise InputError(f"{archive}: the board's rules:\n" + _list(lines))
+    other = None if container is None else read(container)
+    found: dict[str, tuple[CellRecord, pd.DataFrame, str]] = {}
+    for cell in theirs.run.cells:
+        if is_built_in(cell.spec):
+            continue
+        record, curve, mark = theirs.records[cell.key], theirs.curves[cell.key], UNVERIFIED
+        if other is not None and cell.key in other.records:
+            record, curve, mark = other.records[cell.key], other.curves[cell.key], RERUN
+        if wrong := _malformed(record, curve):
+            raise InputError(f"{archive}: {cell.task} / {cell.label}: {wrong}")
+        found[cell.key] = _plain(record), curve, mark
+    ours = _rerun(theirs, terms, reruns, execution)
+    if differing := _differing(theirs, ours, reruns):
+        raise RefusedError(f"{archive}: refused, these cells differ from reruns here:\n" + _list(differing))
+    with TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store")
+        cells, marks = [], {}
+        for cell in theirs.run.cells:
+            if again := ours.get(cell.key):
+                record, curve, mark = again, reruns.curve(again.key), VERIFIED
+            else:
+                record, curve, mark = found[cell.key]
+            store.write_cell(record.model_copy(update={"label": cell.label}), curve)
+            cells.append(RunCell(spec=record.spec, label=cell.label))
+            marks[record.key] = mark
+        run = RunRecord(
+            id=theirs.run.id, suite=terms.suite.resolved(), profile=own.profile, cells=cells, provenance=provenance("", "cpu"),
+            started=now(), finished=now(),
+        )  # fmt: skip
+        store.write_run(run)
+        kept = theirs.manifest.model_dump(include={"name", "contact", "note"})
+        file = Path(folder) / "accepted.zip"
+        manifest = pack(store, file, run=run, sources=theirs.sources, marks=marks, **kept)
+        return Accepted(manifest, path, file.read_bytes())
 
 
-def _of(check: Check) -> str:
-    return "" if check.replicate is None else f", replicate {check.replicate}"
+def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) -> dict[str, CellRecord]:
+    """Key of a submitted cell of a built-in method -> the record of its rerun, from the suite's terms alone."""
+    todo = {
+        c.key: next(cell for cell in terms.again(c.spec) if same(cell, c.spec))
+        for c in theirs.run.cells if is_built_in(c.spec)
+    }  # fmt: skip
+    if todo:
+        cells = list({cell.key: cell for cell in todo.values()}.values())
+        run_cells(cells, store, make_executor(execution, "cpu"), suite=terms.suite.resolved())
+    found = {key: store.usable(cell.key) for key, cell in todo.items()}
+    stopped = [r for r in found.values() if r is None or r.status in (Status.INTERRUPTED, Status.SKIPPED)]
+    if stopped:
+        why = next((r.reason for r in stopped if r is not None), "")
+        raise RefusedError(f"{len(stopped)} cells were not run again; the same command resumes. {why}".strip())
+    return {key: record for key, record in found.items() if record is not None}
+
+
+def _differing(theirs: Archive, ours: Mapping[str, CellRecord], reruns: Store) -> list[str]:
+    """The cells that do not repeat although they were made on hardware as here, a line each."""
+    here, found = provenance("", "cpu"), []
+    for cell in theirs.run.cells:
+        then, now = theirs.records[cell.key], ours.get(cell.key)
+        if now is None or now.key != cell.key or not made_here(then, theirs.run.provenance, here):
+            continue
+        recorded, again = observed(then, theirs.curves[cell.key]), observed(now, reruns.curve(now.key))
+        wrong = [d for r in cell.spec.replicates for d in differences(recorded, again, r)]
+        if wrong or (then.status, then.iterations) != (now.status, now.iterations):
+            found.append(f"{cell.task} / {cell.label}: {(wrong or ['other status or number of iterations'])[0]}")
+    return found
 
 
 def _list(lines: list[str]) -> str:
@@ -107,70 +144,105 @@ def _list(lines: list[str]) -> str:
     return "\n".join(f"  {line}" for line in [*lines[:_LISTED], *more])
 
 
-def _broken_rules(found: Opened, board: Path, terms: Mapping[str, Set[Terms]], profile: str | None) -> list[str]:
-    """What a board does not take, a line each."""
-    manifest, run = found.manifest, found.store.run()
-    if not manifest.name.strip():
+def _broken_rules(theirs: Archive, board: Path, terms: Terms, profile: str | None) -> list[str]:
+    """The rules of a board that a submission breaks, a line each."""
+    name = theirs.manifest.name
+    if not name.strip():
         return ["it has no name: parvibench submit STORE --name NAME"]
-    if (board / SUBMISSIONS / f"{manifest.id}.zip").exists():
-        return [f"submission {manifest.id} is on the board already"]
-    if manifest.profile != profile:
-        return [f"profile {manifest.profile}: the board has profile {profile}"]
+    if name in {read(p).manifest.name for p in (board / SUBMISSIONS).glob("*.zip")}:
+        return [f"a submission named {name} is on the board already: choose another name"]
+    if surplus := theirs.sources.keys() - {source_name(c.algorithm) for c in theirs.run.cells}:
+        return [f"{min(surplus)}: no row names this file"]
+    return broken(theirs.run, theirs.sources, terms, profile) or ([] if theirs.run.cells else ["it has no rows"])
+
+
+def broken(run: RunRecord, sources: Mapping[str, bytes], terms: Terms, profile: str | None) -> list[str]:
+    """The rules that the rows of a run break, a line each; the rules of names and archives come on top."""
+    if run.profile != profile:
+        return [f"profile {run.profile}; the board has profile {profile}"]
     lines = []
     for cell in run.cells:
-        lines += [f"{cell.task} / {cell.label}: {why}" for why in _broken_by(cell, terms)]
-    return lines or ([] if run.cells else ["it has no rows"])
+        where, spec = f"{cell.task} / {cell.label}"[:200], cell.spec
+        why = terms.departures(spec)
+        if not cell.label.isprintable() or len(cell.label) > 80:
+            why.append("a label is one line of at most 80 characters")
+        if cell.label in registry.algorithms() and cell.label != spec.algorithm:
+            why.append("the label is the name of another method of the package")
+        if not is_built_in(spec):
+            if not is_plugin(spec):
+                why.append("neither a method of the package nor file.py:Class or module:Class with its source")
+            elif sha256(sources.get(source_name(spec.algorithm), b"")) != spec.source:
+                why.append("its source in the archive is not the one that ran")
+            if not cell.sha256:
+                why.append("it has no result")
+        lines += [f"{where}: {line}" for line in why]
+    return lines
 
 
-def _broken_by(cell: RunCell, terms: Mapping[str, Set[Terms]]) -> list[str]:
-    task = registry.tasks().get(cell.task)
-    if cell.task not in terms or task is None:
-        return ["no task of this board"]
-    if cell.spec.task_version != task.version:
-        return [f"version {cell.spec.task_version} of the task; the board has {task.version}"]
-    asked, mine = sorted(terms[cell.task], key=str), Terms.of(cell.spec)
-    if mine in asked:
-        return []
-    wrong = [(n, getattr(mine, n), {getattr(t, n) for t in asked}) for n in Terms._fields]
-    return [
-        f"{name} {value}; the board has {' or '.join(sorted(map(str, allowed)))}"
-        for name, value, allowed in wrong if value not in allowed
-    ]  # fmt: skip
+def _plain(record: CellRecord) -> CellRecord:
+    """A record of others with numbers alone: no texts of theirs but a short reason."""
+    gone = {"flags", "traceback", "absent", "overheads", "process", "files", "tuned", "start", "metrics_key", "created"}
+    kept = record.model_dump(exclude=gone | {"spec", "key", "sha256", "worst"})
+    short = {name: "".join(c for c in kept[name][:200] if c.isprintable()) for name in ("reason", "hardware")}
+    return CellRecord.model_validate(kept | short | {"spec": record.spec})
 
 
-def assemble(board: Path, into: Path) -> Store:
-    """The board as a store, for its page: its own rows, then those of submissions, with their marks.
+def _malformed(record: CellRecord, curve: pd.DataFrame) -> str:
+    """Why a record and curve of others cannot be shown, or empty."""
+    ids = set(record.spec.replicates)
+    numbers = (record.iterations, record.score_evaluations, record.seconds, record.drift, record.effective_step or 0.0)
+    if record.kind not in ("particles", "chains", "generator"):
+        return f"kind {record.kind[:40]!r}"
+    if not all(math.isfinite(x) and x >= 0 for x in numbers):
+        return "a cost that is negative or not finite"
+    lost = len(record.diverged)
+    if not record.diverged.keys() <= ids or record.n_diverged != lost or (record.status, lost) == (Status.OK, len(ids)):
+        return "replicates that diverged do not fit its status"
+    for name, values in {**record.values, **record.judged}.items():
+        named = name.isascii() and name.isidentifier() and len(name) <= 60  # statistics of a step may have any name
+        if not named or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
+            return f"{name[:40]!r} has no name of a metric, or not one finite number for each replicate"
+    counts = curve[list(_COUNTS)].to_numpy(dtype=np.float64)
+    inside = set(curve["replicate"]) <= ids and set(curve["metric"]) <= {*record.values, *record.absent, *_COUNTS}
+    if not inside or not np.isfinite(counts).all() or (counts < 0).any():
+        return "a curve with other replicates or metrics, or with numbers that are not finite"
+    return "two values of one checkpoint" if curve.duplicated(["replicate", "checkpoint", "metric"]).any() else ""
 
-    Rows of a submission whose results the board has already are left out.
+
+def _own(board: Path) -> Archive:
+    """A board's own results."""
+    if (board / RESULTS).is_file():
+        return read(board / RESULTS)
+    raise InputError(
+        f"{board}: no {RESULTS}; publish a run there: parvibench report --out STORE --to {board} --compact"
+    )
+
+
+def assemble(board: Path, into: Path, new: Accepted | None = None) -> tuple[Store, dict[str, str]]:
+    """The board as a store, for its page: its own rows, then those of submissions; and cell key -> mark of the latter.
+
+    Rows of a submission whose results the board has already are left out. ``new`` is a submission that is not there yet.
 
     Raises:
         InputError: no ``results.zip``, or a damaged archive.
     """
-    if not (board / RESULTS).is_file():
-        raise InputError(
-            f"{board}: no {RESULTS}; publish a run there: parvibench report --out STORE --to {board} --compact"
-        )
-    store = Store(into)
-    own = _moved(board / RESULTS, store)[1]
-    cells = {c.key: c for c in own.cells}
-    checks = [Check(c.task, c.label, None, verification.OWN, "", store.digest(c.key)) for c in own.cells]
-    for archive in sorted((board / SUBMISSIONS).glob("*.zip")):
-        manifest, run = _moved(archive, store)
-        new = [c for c in run.cells if c.key not in cells]
-        cells |= {c.key: c.model_copy(update={"label": f"{c.label} ({manifest.name})"}) for c in new}
-        outcome = json.loads(archive.with_suffix(".json").read_text(encoding="utf-8"))["verification"]
-        checks += [Check(**c | {"label": f"{c['label']} ({manifest.name})"}) for c in outcome["checks"]]
-    store.write_run(own.model_copy(update={"cells": list(cells.values())}))
-    verification.keep(Verification(own.id, tuple(checks), {}, 0), store.root)
-    return store
-
-
-def _moved(archive: Path, store: Store) -> tuple[Manifest, RunRecord]:
-    """An archive's cells moved into a store, where it has none of that key."""
-    with opened(archive) as found:
-        for cell in (found.store.root / "cells").glob("*"):
-            place = store.folder(cell.name)
-            if not place.exists():
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(cell, place)
-        return found.manifest, found.store.run()
+    store, own = Store(into), _own(board)
+    for key in own.records:
+        own.extract(key, store)
+    cells, held = list(own.run.cells), {c.key for c in own.run.cells}
+    marks: dict[str, str] = {}
+    paths = {p: read(p) for p in sorted((board / SUBMISSIONS).glob("*.zip"))}
+    if new is not None and new.path not in paths:
+        file = into.with_name("new.zip")
+        file.write_bytes(new.content)
+        paths[new.path] = read(file)
+    for archive in paths.values():
+        for cell in archive.run.cells:
+            if cell.key in held or cell.key not in archive.records:
+                continue
+            held.add(cell.key)
+            archive.extract(cell.key, store)
+            cells.append(cell.model_copy(update={"label": f"{cell.label} ({archive.manifest.name})"}))
+            marks[cell.key] = archive.manifest.marks.get(cell.key, UNVERIFIED)
+    store.write_run(own.run.model_copy(update={"cells": cells}))
+    return store, marks

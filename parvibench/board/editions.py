@@ -21,6 +21,10 @@ from parvibench.core import reference_folders, registry
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.harness.store.files import sha256
 from parvibench.harness.suite.cells import Cell
+from parvibench.harness.suite.suite import load_suite
+
+from .terms import Terms
+from .verification import is_built_in
 
 _FOLDER = files("parvibench.board") / "editions"
 _NAME = re.compile(r"\d{4}\.\d{2}")
@@ -53,27 +57,34 @@ def load(name: str) -> Edition:
     return Edition.model_validate_json((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def differences(edition: Edition, suite: str, cells: Sequence[Cell]) -> list[str]:
-    """What of a run of the suite is not as in the edition, a line each; plug-ins are no part of an edition."""
+def differences(edition: Edition, suite: str, profile: str | None, cells: Sequence[Cell]) -> list[str]:
+    """What of a run of the suite is not as in the edition, a line each.
+
+    Versions and files are those of the edition, budget, replicates and settings those of the suite's file; of plug-ins, which
+    are no part of an edition, only the protocol.
+    """
     found = []
     if edition.suites.get(suite) != _suite_digests().get(suite, "another file"):
         found.append(f"suite {suite}: another file")
+    if suite in suites.shipped():
+        terms = Terms(load_suite(suite).with_profile(profile))
+        found += [f"{c.task} / {c.label}: {line}" for c in cells for line in terms.departures(c.spec, frozen=True)]
     references = _reference_digests({c.task for c in cells})
     for task in dict.fromkeys(c.task for c in cells):
         found += _other("task", task, edition.tasks, registry.tasks()[task].version if task in registry.tasks() else 0)
         if edition.references.get(task) != references.get(task):
             found.append(f"reference of {task}: another one")
-    for name in dict.fromkeys(c.algorithm for c in cells if not c.spec.source):
+    for name in dict.fromkeys(c.algorithm for c in cells if is_built_in(c.spec)):
         found += _other("method", name, edition.algorithms, registry.algorithms()[name].version)
     for name in dict.fromkeys(m for c in cells for m in c.metrics):
         found += _other("metric", name, edition.metrics, registry.metrics()[name].version)
     return found
 
 
-def check(name: str, suite: str, cells: Sequence[Cell]) -> None:
+def check(name: str, suite: str, profile: str | None, cells: Sequence[Cell]) -> None:
     """Raise ``InputError`` where a run is not as in the edition of that name."""
     edition = load(name)
-    if found := differences(edition, suite, cells):
+    if found := differences(edition, suite, profile, cells):
         lines = "\n".join(f"  {line}" for line in found[:20])
         raise InputError(f"this is not edition {name}, which parvibench {edition.parvibench} has:\n{lines}")
 

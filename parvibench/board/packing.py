@@ -2,44 +2,56 @@
 
 A board's own results (``results.zip`` beside its page) and a submission have the same form::
 
-    manifest.json               what the archive holds, with the SHA-256 of every other file
+    manifest.json               suite, profile, name, and the SHA-256 of every other file
     store/runs/<id>.json        the run
     store/cells/<key>/...       records, curves, tracebacks
     plugins/...                 source files of plug-ins, at the places that the records name
 
-The same results give the same bytes. An archive of others is untrusted: it is read within limits of size and number, and
-only files of these names leave it.
+The same results give the same bytes. ``read`` is the only reader; it treats every archive as untrusted, and extracts nothing.
 """
 
+import contextlib
 import importlib.util
 import io
 import re
 import stat
+import struct
+import sys
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
+import pandas as pd
+import psutil
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError, validation_text
 from parvibench.core.result import CellRecord
 from parvibench.harness.store import merging
-from parvibench.harness.store.files import sha256, write_atomically
-from parvibench.harness.store.store import RunRecord, Store
+from parvibench.harness.store.cell_files import read_curve
+from parvibench.harness.store.files import checked_json, parse_cell, read_text, sha256, write_atomically
+from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 
-#: Limits of an archive: bytes packed and unpacked, number of files.
-MOST_PACKED, MOST_UNPACKED, MOST_FILES = 50_000_000, 500_000_000, 20_000
+#: Limits of an archive: bytes packed or unpacked, number of files, rows of all curves, and memory to read it, bytes.
+MOST_BYTES, MOST_FILES, MOST_ROWS, MOST_MEMORY = 25_000_000, 10_000, 2_000_000, 500_000_000
 _MANIFEST = "manifest.json"
-_NAMES = re.compile(
-    r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json|store/cells/[0-9a-f]{24}/(cell\.json|curve\.parquet|traceback\.txt)"
-    r"|plugins/([A-Za-z_]\w{0,99}/){0,5}[A-Za-z_]\w{0,99}\.py",
-    re.ASCII,
-)
+#: Pattern of a name -> most bytes of such a file.
+_KINDS = {
+    re.compile(pattern, re.ASCII): most
+    for pattern, most in {
+        re.escape(_MANIFEST): 4_000_000,
+        r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json": 8_000_000,
+        r"store/cells/[0-9a-f]{24}/cell\.json": 1_000_000,
+        r"store/cells/[0-9a-f]{24}/(curve\.parquet|traceback\.txt)": 1_000_000,
+        r"plugins/([A-Za-z_]\w{0,99}/){0,5}[A-Za-z_]\w{0,99}\.py": 1_000_000,
+    }.items()
+}
+#: End of central directory: signature, disks, files here and in all, size and place of the directory, length of a comment.
+_END = struct.Struct("<4s4H2IH")
 Line = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
@@ -55,62 +67,76 @@ class Manifest(BaseModel):
     name: Line = ""  #: of the submission, for the page
     contact: Line = ""
     note: Annotated[str, StringConstraints(max_length=2000)] = ""
-    versions: dict[str, str] = Field(default_factory=dict)  #: of packages, Python and the platform
+    versions: dict[Line, Line] = Field(default_factory=dict, max_length=50)  #: of packages, Python and the platform
+    marks: dict[str, str] = Field(default_factory=dict)  #: of an accepted submission: cell key -> mark of its row
     files: dict[str, str]  #: every other file -> SHA-256
+
+    @property
+    def content(self) -> bytes:
+        """The file."""
+        return self.model_dump_json(indent=1, exclude=None if self.marks else {"marks"}).encode()
 
     @property
     def id(self) -> str:
         """16 hexadecimal digits of the content."""
-        return sha256(self.model_dump_json(indent=1).encode())[:16]
+        return sha256(self.content)[:16]
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An archive whose files were checked and extracted."""
+class Archive:
+    """The checked content of an archive: exactly the files that its run and its records name."""
 
     manifest: Manifest
-    store: Store  #: with the run
-    plugins: Path  #: folder of the plug-ins' sources
+    run: RunRecord
+    records: Mapping[str, CellRecord]  #: by cell key
+    curves: Mapping[str, pd.DataFrame]  #: likewise
+    files: Mapping[str, bytes]  #: by name
+
+    @property
+    def sources(self) -> dict[str, bytes]:
+        """The source files of plug-ins."""
+        return {name: content for name, content in self.files.items() if name.startswith("plugins/")}
+
+    def extract(self, key: str, store: Store) -> None:
+        """Write the files of a cell into a store that is being made."""
+        place = store.folder(key)
+        place.mkdir(parents=True)
+        for name, content in self.files.items():
+            if name.startswith(f"store/cells/{key}/"):
+                (place / name.rpartition("/")[2]).write_bytes(content)
 
 
 def pack(
-    store: Store, to: Path, *, run: RunRecord | None = None, sources: bool = True, name: str = "", contact: str = "",
-    note: str = "",
+    store: Store, to: Path, *, run: RunRecord | None = None, sources: Mapping[str, bytes] | None = None, **facts: object
 ) -> Manifest:  # fmt: skip
     """Write the archive of a run.
 
     Args:
-        store: of the run; samples stay behind.
+        store: of the run; samples are left out.
         to: file of the archive.
         run: by default the latest.
-        sources: include the source files of plug-ins.
-        name: of the submission, one line.
-        contact: an address, or empty.
-        note: further text, up to 2,000 characters.
+        sources: files of plug-ins by name, as of ``sources_of``.
+        facts: further fields of the manifest.
 
     Raises:
-        InputError: a text that is too long, or a plug-in whose source is gone, has changed since the run or lies outside
-            the working directory.
+        InputError: a text that is too long.
         StoreError: no run, or damaged files.
     """
     run = run or store.run()
     with TemporaryDirectory() as folder:
         slim = Store(Path(folder) / "store")
         merging.copy_run(store, run, slim)
-        records = [r for c in run.cells if (r := slim.usable(c.key)) is not None]
         files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in slim.root.rglob("[!.]*") if p.is_file()}
-    files |= _plugins(records) if sources else {}
-    facts = run.provenance
-    versions = {**(facts.get("packages") or {}), **{k: str(facts.get(k, "")) for k in ("python", "platform")}}
+    files |= sources or {}
     digests = {n: sha256(files[n]) for n in sorted(files)}
+    of_run = {"suite": str(run.suite.get("name", "")), "profile": run.profile, "run": run.id, "files": digests}
+    where = {k: str(run.provenance.get(k, "")) for k in ("python", "platform")}
+    of_run["versions"] = {**(run.provenance.get("packages") or {}), **where}
     try:
-        manifest = Manifest(
-            suite=str(run.suite.get("name", "")), profile=run.profile, run=run.id, name=name, contact=contact,
-            note=note, versions=versions, files=digests,
-        )  # fmt: skip
+        manifest = Manifest.model_validate(of_run | facts)
     except ValidationError as error:
         raise InputError(validation_text(error, model=Manifest)) from None
-    packed = {_MANIFEST: manifest.model_dump_json(indent=1).encode(), **{n: files[n] for n in digests}}
+    packed = {_MANIFEST: manifest.content, **{n: files[n] for n in digests}}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry, content in packed.items():
@@ -119,19 +145,28 @@ def pack(
     return manifest
 
 
-def _plugins(records: Iterable[CellRecord]) -> dict[str, bytes]:
-    """The source files of the plug-ins, by their name in the archive."""
+def source_name(algorithm: str) -> str:
+    """Name in an archive of the source of ``file.py:Class`` or ``module:Class``."""
+    place = algorithm.rpartition(":")[0]
+    return f"plugins/{place if place.endswith('.py') else place.replace('.', '/') + '.py'}"
+
+
+def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
+    """The source files of the plug-ins among these records, by their name in the archive.
+
+    Raises:
+        InputError: a source is gone, has changed since the run or lies outside the working directory.
+    """
     found: dict[str, bytes] = {}
     for record in records:
         if not record.spec.source or not registry.is_elsewhere(record.algorithm):
             continue
-        place = record.algorithm.rpartition(":")[0]
-        path = Path(place) if place.endswith(".py") else _module_file(place)
-        name = f"plugins/{PurePosixPath(place) if place.endswith('.py') else place.replace('.', '/') + '.py'}"
-        if not _NAMES.fullmatch(name):
+        name, place = source_name(record.algorithm), record.algorithm.rpartition(":")[0]
+        if not _limit(name):
             raise InputError(
                 f"{record.algorithm}: run it from the folder of its file, so that it is named without folders above"
             )
+        path = Path(place) if place.endswith(".py") else _module_file(place)
         content = path.read_bytes() if path is not None and path.is_file() else b""
         if sha256(content) != record.spec.source:
             raise InputError(
@@ -150,55 +185,108 @@ def _module_file(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin else None
 
 
-@contextmanager
-def opened(archive: Path) -> Iterator[Opened]:
-    """Check an archive and extract it into a temporary folder.
+def read(path: Path) -> Archive:
+    """The content of an archive, checked: sizes and numbers before anything is unpacked, then digests, records and curves.
 
     Raises:
-        InputError: not an archive of this form: too large, unknown names, links, files that are not those of the manifest.
+        InputError: it cannot be read, or is not an archive of this form.
     """
     try:
-        if archive.stat().st_size > MOST_PACKED:
-            raise InputError(f"{archive}: more than {MOST_PACKED // 10**6} MB")
-        with zipfile.ZipFile(archive) as packed:
-            files = _contents(packed, archive)
-    except InputError:
-        raise
+        with _limited_memory():
+            content = read_text(path, MOST_BYTES)
+            files = _unpacked(content)
+            manifest = Manifest.model_validate_json(files.pop(_MANIFEST, b""))
+            for name in sorted(files.keys() | manifest.files.keys()):
+                if manifest.files.get(name) != sha256(files.get(name, b"")):
+                    raise InputError(f"{name[:200]!r} is not the file that the manifest lists")
+            return _parsed(manifest, files)
     except OSError as error:
-        raise InputError(f"{archive}: cannot be read ({error.strerror or error})") from None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise InputError(f"{archive}: no archive of results ({error})") from None
-    try:
-        manifest = Manifest.model_validate_json(files.pop(_MANIFEST, b""))
-    except ValidationError as error:
-        raise InputError(f"{archive}: {_MANIFEST}: {validation_text(error, model=Manifest)}") from None
-    for name in sorted(files.keys() | manifest.files.keys()):
-        if manifest.files.get(name) != sha256(files.get(name, b"")):
-            raise InputError(f"{archive}: {name[:200]} is not the file that the manifest lists")
-    with TemporaryDirectory() as folder:
-        for name, content in files.items():
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        yield Opened(manifest, Store(Path(folder) / "store"), Path(folder) / "plugins")
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except Exception as error:  # whatever parsers make of bytes that anybody may have written
+        reason = validation_text(error) if isinstance(error, ValidationError) else str(error) or type(error).__name__
+        reason = "more memory than an archive may take" if isinstance(error, MemoryError) else reason
+        raise InputError(f"{path}: no archive of results ({reason.splitlines()[0][:300]})") from None
 
 
-def _contents(packed: zipfile.ZipFile, archive: Path) -> dict[str, bytes]:
-    """All files by name; ``InputError`` where names, kinds or sizes are not allowed."""
-    entries = packed.infolist()
-    if len(entries) > MOST_FILES:
-        raise InputError(f"{archive}: more than {MOST_FILES} files")
+def _limit(name: str) -> int:
+    """Most bytes of a file of that name; 0 for a name that no archive has."""
+    return next((most for pattern, most in _KINDS.items() if pattern.fullmatch(name)), 0)
+
+
+def _unpacked(content: bytes) -> dict[str, bytes]:
+    """All files by name; ``InputError`` where names, kinds, sizes or their number are not allowed."""
+    end = content[-_END.size :]
+    plain = content.startswith(b"PK\3\4") and end.startswith(b"PK\5\6")  # no comment, nothing before
+    if not plain or content[-_END.size - 20 :].startswith(b"PK\6\7"):  # a directory with 64-bit sizes
+        raise InputError("not a plain zip file")
+    _, _, _, _, count, size, _, _ = _END.unpack(end)
+    if count > MOST_FILES or size > 400 * MOST_FILES:
+        raise InputError(f"more than {MOST_FILES} files")
     found: dict[str, bytes] = {}
-    room = MOST_UNPACKED
-    for entry in entries:
-        name, mode = entry.filename, entry.external_attr >> 16
-        if name != _MANIFEST and not _NAMES.fullmatch(name):
-            raise InputError(f"{archive}: {name[:200]!r} is no file of an archive of results")
-        if name in found or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
-            raise InputError(f"{archive}: {name} occurs twice, or is no plain file")
-        with packed.open(entry) as file:
-            found[name] = file.read(room + 1)
-        room -= len(found[name])
-        if room < 0:
-            raise InputError(f"{archive}: more than {MOST_UNPACKED // 10**6} MB unpacked")
+    room = MOST_BYTES
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for entry in archive.infolist():
+            name, mode = entry.filename, entry.external_attr >> 16
+            most = _limit(name)
+            if not most:
+                raise InputError(f"{name[:200]!r} is no file of an archive of results")
+            if name in found or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
+                raise InputError(f"{name!r} occurs twice, or is no plain file")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"{name!r} is packed in another way than by deflate")
+            with archive.open(entry) as file:
+                found[name] = file.read(min(most, room) + 1)
+            room -= len(found[name])
+            if len(found[name]) > most or room < 0:
+                raise InputError(f"{name!r} has more than {most} bytes, or all files more than {MOST_BYTES}")
     return found
+
+
+def _parsed(manifest: Manifest, files: dict[str, bytes]) -> Archive:
+    """The run, its records and curves; ``InputError`` for a file that none of them names."""
+    place = f"store/runs/{manifest.run}.json"
+    run = RunRecord.model_validate(checked_json(Path(place), files.get(place, b"")))
+    if (run.id, run.suite["name"], run.profile) != (manifest.run, manifest.suite, manifest.profile):
+        raise InputError("the manifest is that of another run")
+    records: dict[str, CellRecord] = {}
+    curves: dict[str, pd.DataFrame] = {}
+    named = {place, *(source_name(c.algorithm) for c in run.cells if c.spec.source)}
+    room = MOST_ROWS
+    for cell in run.cells:
+        folder = f"store/cells/{cell.key}"
+        content = files.get(f"{folder}/cell.json", b"")
+        if (not cell.sha256 and not content) or cell.key in records:
+            continue
+        record = parse_cell(Path(f"{folder}/cell.json"), content)
+        if sha256(content) != cell.sha256 or record.spec != cell.spec:
+            raise InputError(f"{folder}/cell.json is not the record of the run")
+        for name, digest in record.files.items():
+            if sha256(files.get(f"{folder}/{name}", b"")) != digest:
+                raise InputError(f"{folder}/{name[:100]!r} is not the file of its record")
+        curve = pd.DataFrame(columns=list(CURVE_COLUMNS))
+        if "curve.parquet" in record.files:
+            curve = read_curve(files[f"{folder}/curve.parquet"], f"{folder}/curve.parquet", room)
+        room -= len(curve)
+        records[cell.key], curves[cell.key] = record, curve
+        named |= {f"{folder}/{name}" for name in ("cell.json", *record.files)}
+    if surplus := sorted(files.keys() - named):
+        raise InputError(f"{surplus[0]!r}: no record names this file")
+    return Archive(manifest, run, records, curves, files)
+
+
+@contextlib.contextmanager
+def _limited_memory() -> Iterator[None]:
+    """At most ``MOST_MEMORY`` more bytes than now for this process (Linux); beyond, ``MemoryError``."""
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = psutil.Process().memory_info().data + MOST_MEMORY
+    hard = before[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

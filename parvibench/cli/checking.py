@@ -233,15 +233,13 @@ def verify(
 ) -> None:  # fmt: skip
     """Run randomly chosen replicates of a store again and compare them with its records. Exit code 1 if one differs.
 
-    No code from the store is run: plug-ins are not verified, nor are seconds. The result is written into the store as
-    verification.json, and the report shows it.
+    No code from the store is run: plug-ins are not verified, nor are seconds and cells made on other hardware.
     """
-    found = stores.verify(store, replicates, seed=seed, workers=workers, timeout=timeout, keep=False)
+    found = stores.verify(store, replicates, seed=seed, workers=workers, timeout=timeout)
     if as_json:
         print_json(found.document())
     else:
         _print_verification(found)
-    stores.keep_verification(found, store)
     if found.falsified or any(c.verdict == "not run" for c in found.checks):
         raise typer.Exit(EXIT_FAILED)
 
@@ -249,14 +247,14 @@ def verify(
 def _print_verification(found: stores.Verification) -> None:
     for check in found.checks:
         if check.reason:
-            of = "" if check.replicate is None else f", replicate {check.replicate}"
-            answer(f"{check.verdict}: {check.task} / {check.label}{of}: {check.reason}")
+            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
     for why in dict.fromkeys(found.skipped.values()):
         labels = [pair for pair, reason in found.skipped.items() if reason == why]
         more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
         answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
-    answer(f"{len(found.checks)} comparisons; {found.replicates} verifiable replicates: {said}")
-    missed = f"{100 * found.chance_of_missing:.2g}%"
-    answer(f"if 5% of the results were falsified, all comparisons would miss it with probability {missed}")
+    answer(f"{found.compared} comparisons; {found.replicates} verifiable replicates: {said}")
+    if found.compared:
+        missed = f"{100 * found.chance_of_missing:.2g}%"
+        answer(f"if 5% of the replicates were falsified, all comparisons would miss it with probability {missed}")

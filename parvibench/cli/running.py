@@ -243,12 +243,16 @@ def report(
     format_: Annotated[Literal["html", "latex", "pdf"], Option("--format", help="latex: print the leaderboard as a booktabs table, or write it into --to; pdf: the --figure as PDF.")] = "html",
     tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
     index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
+    board: Annotated[Path | None, Option(metavar="FOLDER", help="Only write the page of a published board from its archives, FOLDER/results.zip and FOLDER/submissions.")] = None,
     compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     if index is not None:
         answer(str(report_api.write_index(index)))
+        return
+    if board is not None:
+        answer(str(stores_api.write_board(board)))
         return
     if (format_ == "pdf") != (figure is not None) and format_ != "html":
         raise InputError(

@@ -54,7 +54,13 @@ Suite = Annotated[
     typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite")),
 ]
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable).", autocompletion=names_of("task"))
+    list[str] | None,
+    typer.Option(
+        "--task",
+        "-t",
+        help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.",
+        autocompletion=names_of("task"),
+    ),
 ]
 _STAN_LIBRARY = "PARVIBENCH_STAN_LIBRARY"
 
@@ -77,7 +83,7 @@ StanLibrary = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithm", "-a", help="Only this algorithm or label (repeatable); module:Class or file.py:Class adds an unregistered one.",
+        "--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.",
         autocompletion=names_of("algorithm"),
     ),
 ]  # fmt: skip

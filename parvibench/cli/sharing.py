@@ -66,9 +66,9 @@ def submit(
 ) -> None:
     """Pack a run for a public board: records and curves without samples, and the source of plug-ins.
 
-    The archive is written here and sent nowhere.
+    The archive is written here and sent nowhere. Rows that the board will refuse are listed.
     """
-    path, manifest = stores.submit(store, to, name=name, contact=contact, note=note)
+    path, manifest = stores.submit(store, to, name=name, contact=contact, note=note, warn=warn)
     plugins = [n.removeprefix("plugins/") for n in manifest.files if n.startswith("plugins/")]
     answer(f"{path}: submission {manifest.id}, {path.stat().st_size / 1e6:.2g} MB")
     answer(f"suite {manifest.suite}{f', profile {manifest.profile}' if manifest.profile else ''}; "
@@ -76,31 +76,21 @@ def submit(
 
 
 @app.command(
-    epilog="Examples:\n\n`parvibench accept toy-mine.zip`\n\n`parvibench accept toy-mine.zip --run-plugins --branch`"
+    epilog="Examples:\n\n`parvibench accept toy-mine.zip`\n\n`parvibench accept toy-mine.zip --container rerun.zip`"
 )
 def accept(
     archive: Annotated[Path, Argument(help="A submission; untrusted.")],
     reports: Annotated[Path, Option(help="Folder with the published report of every suite.")] = Path("reports"),
-    replicates: Annotated[int, Option(min=1, help="Number of randomly chosen replicates to run again.")] = 60,
-    run_plugins: Annotated[bool, Option("--run-plugins", help="Run its plug-ins, too, in a sandbox without network (bubblewrap). Read their source first.")] = False,
-    branch: Annotated[bool, Option("--branch", help="Commit the change on a new git branch.")] = False,
+    out: Annotated[Path, Option(help="Store of the reruns; a repeated command resumes them.")] = DEFAULT_STORE / "accepted",
+    container: Annotated[Path | None, Option(help="Archive of your own run of its plug-ins, made in a container.")] = None,
     workers: Workers = None,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:  # fmt: skip
-    """Verify a submission by reruns and add its rows to the board of its suite. Exit code 1 if a cell differs.
+    """Run the built-in methods of a submission again and add its rows to the board of its suite. Exit code 1 if a cell differs.
 
-    Rows of built-in methods become `verified`; those of plug-ins stay `unverified` without --run-plugins; samples from
-    outside are `external`.
+    Rows of built-in methods are those of the reruns, `verified`; those of plug-ins are as submitted, `unverified`: their
+    code is never run. The same command completes an interrupted one.
     """
-    accepted = stores.accept(
-        archive, reports, replicates=replicates, run_plugins=run_plugins, workers=workers, timeout=timeout
-    )
-    marks = ", ".join(f"{n} {mark}" for mark, n in Counter(accepted.marks.values()).items())
-    answer(f"accepted {accepted.manifest.id}, {accepted.manifest.name}: {marks}")
-    chance = accepted.verification.chance_of_missing
-    answer(f"{len(accepted.verification.checks)} comparisons; if 5% of the results were falsified, all would miss it "
-           f"with probability {100 * chance:.2g}%")  # fmt: skip
-    for path in accepted.files:
-        answer(str(path))
-    if branch:
-        answer(f"branch {stores.commit(accepted, reports)}")
+    accepted = stores.accept(archive, reports, out=out, container=container, workers=workers, timeout=timeout)
+    counts = Counter(accepted.manifest.marks.values())
+    answer(f"{accepted.path}: {accepted.manifest.name}, {', '.join(f'{n} {mark}' for mark, n in counts.items())}")

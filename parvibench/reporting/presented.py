@@ -32,7 +32,7 @@ class Results(stored.StoredRun):
     @classmethod
     def of(cls, results: stored.StoredRun) -> Self:
         """The same results."""
-        return cls(results.store, results.run, results.cells, results.unfinished)
+        return cls(results.store, results.run, results.cells, results.unfinished, results.marks)
 
     @cached_property
     def board(self) -> pd.DataFrame:

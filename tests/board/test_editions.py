@@ -19,8 +19,9 @@ def edition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> editions.Edition
     return made
 
 
-def plan(name: str) -> Plan:
-    return Plan.of("quick", ["banana"], ["svgd", "mala"], None, Execution(edition=name, workers=0))
+def plan(name: str, settings: dict[str, dict[str, float]] | None = None, **options: object) -> Plan:
+    execution = Execution.of(edition=name, workers=0, **options)
+    return Plan.of("quick", ["banana"], ["svgd", "mala"], settings, execution)
 
 
 def test_what_is_installed_is_its_own_edition(edition: editions.Edition) -> None:
@@ -46,6 +47,19 @@ def test_other_suite_file_and_reference_are_named(edition: editions.Edition, tmp
     (tmp_path / "2020.01.json").write_text(changed.model_dump_json())
     with pytest.raises(InputError, match="suite quick: another file\n  reference of banana: another one"):
         plan("2020.01").cells()
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "line"),
+    [(None, {"budget": {"iterations": 7}}, "budget iterations 7"), (None, {"replicates": 3}, "replicates 3; the board has 6"),
+     (None, {"seed": 5}, "seed 5"), (None, {"start": "warm"}, "start warm"), (None, {"particles": 200}, "particles 200"),
+     ({"mala": {"step_size": 0.123}}, {}, "settings .*0.123"), (None, {"match": "effective-step"}, "settings ")],
+)  # fmt: skip
+def test_other_budget_replicates_and_settings_are_named(
+    edition: editions.Edition, settings: dict[str, dict[str, float]] | None, options: dict[str, object], line: str
+) -> None:
+    with pytest.raises(InputError, match=f"banana / [a-z]+: {line}"):
+        plan("2020.01", settings, **options).cells()
 
 
 def test_unknown_edition_and_bad_name(edition: editions.Edition, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The store: whole cells or none, one writer, clear words about damage."""
 
 import hashlib
+import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +216,35 @@ def test_a_network_is_ranked_by_its_distance_to_certified_predictions_where_a_su
     predicting = make_record("b", task="bnn-wine-red", values={"rmse": [1.0], "nll": [1.0]})
     assert primary_metric([sampling], "bnn-wine-red") == "predictive_w2"
     assert primary_metric([predicting], "bnn-wine-red") == "nll"
+
+
+def test_a_run_that_lists_a_label_twice_is_refused(tmp_path: Path) -> None:
+    """Tables identify rows by task and label: the values of one would be shown for the other."""
+    store, (record, curve, samples) = Store(tmp_path), whole_cell()
+    store.write_cell(record, curve, samples)
+    store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=[asked(record)], started="2026"))
+    path = tmp_path / "runs" / "r.json"
+    run = json.loads(path.read_bytes())
+    run["cells"] *= 2
+    path.write_bytes(sealed_json(run))
+    with pytest.raises(DamagedError, match="not a run record"):
+        store.run()
+
+
+def sealed_json(document: dict[str, object]) -> bytes:
+    """A document with its digest, as any program can make it."""
+    plain = json.dumps({k: v for k, v in document.items() if k != "sha256"} | {"sha256": ""}).encode()
+    return plain[:-2] + hashlib.sha256(plain).hexdigest().encode() + plain[-2:]
+
+
+@pytest.mark.parametrize("place", ["cells/KEY", "cells/KEY/cell.json", "unfinished/KEY/0.pt"])
+def test_a_pipe_in_a_store_is_refused_or_ignored_at_once(tmp_path: Path, place: str) -> None:
+    store, (record, *_) = Store(tmp_path), whole_cell()
+    path = tmp_path / place.replace("KEY", record.key)
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    if place.startswith("unfinished"):
+        assert store.snapshot(record.key, 0).load() is None
+    else:
+        with pytest.raises(StoreError, match="not a plain file"):
+            store.find(record.key)

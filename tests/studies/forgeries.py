@@ -1,94 +1,173 @@
-"""How often `verify` rejects an honest cell that was made elsewhere, and how often it finds a falsified one.
+"""What a maintainer sees who accepts forged archives: messages, seconds, memory, and whether anything is shown as computed here.
 
-    python tests/studies/forgeries.py [--trials 100] [--replicates 3]
+    python tests/studies/forgeries.py FOLDER [--half known|aside] [--elsewhere] [--flips 300] [--kills 40]
 
-No run is used twice: a trial runs a method under seeds of its own, takes the first run as the record, falsified or not, and
-tests it against the others, as `verify` does on another machine. The level is that of a store in which one cell is tested (4%).
+FOLDER gets a small board and an honest submission. Every kind of ``tests/board/forged.py`` goes through the command
+``parvibench accept`` in a process of its own; every second kind was put aside while the code was written. ``--flips`` reads
+archives with one changed bit, ``--kills`` kills the command at random moments and repeats it.
 """
 
-from __future__ import annotations
-
 import argparse
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
 import sys
-import warnings
-from collections import Counter
+import time
 from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).parent.parent / "board"))
+import pandas as pd
+from conftest import PLUGIN
+from forged import KINDS, flipped, forged, unpacked
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "harness"))
-from forging import FORGERIES
+import parvibench as pb
+from parvibench.api import stores as api
+from parvibench.api.report import write
+from parvibench.board.packing import read
+from parvibench.core.errors import InputError
 
-from parvibench.api import plan
-from parvibench.harness import agreement
-from parvibench.harness.agreement import fresh_runs, law_p_value, observed
-from parvibench.harness.execution import Execution
-from parvibench.harness.records import finished
-from parvibench.harness.run import loop
-from parvibench.harness.suite.cells import expand
-from parvibench.harness.verification import ALPHA
-from parvibench.harness.workers.executors import attempt
-from parvibench.harness.workers.jobs import ChunkJob
-
-#: Task, method and settings: a biased chain, an exact one, particles, mini-batches.
-CELLS = {
-    "ula": ("banana", {"name": "ula"}),
-    "mala": ("banana", {"name": "mala"}),
-    "svgd": ("banana", {"name": "svgd"}),
-    "sgld": ("linear-regression", {"name": "sgld", "settings": {"step_size": 0.0005}}),
-}
-#: All kinds, none of them dear.
-METRICS = ("sliced_w2", "mmd2", "ksd", "mean_error", "sd_error", "ks_marginal", "ess_bulk", "rhat")
-KINDS = (
-    "all metrics times 0.5", "all metrics times 0.7", "one metric halved, curve too", "exact draws, metrics to match",
-    "half exact draws, metrics to match", "all metrics of one replicate times 0.5",
-)  # fmt: skip
+#: Most seconds and bytes of a command that reads a forged archive.
+MOST_S, MOST_BYTES = 60.0, 1_000_000_000
 
 
-def runs(label: str, seeds: range, replicates: int) -> list[tuple]:
-    """Record, curve and samples of a cell under these seeds."""
-    task, entry = CELLS[label]
-    size = Execution(replicates=replicates, particles=20, budget={"iterations": 50})
-    (cell,) = expand(plan.select(None, [task], [entry], size).model_copy(update={"metrics": METRICS}))
-    found = []
-    for seed in seeds:
-        varied = cell.varied(seed=seed, checkpoints=(20, 50))
-        done = finished(varied, [attempt(ChunkJob(varied, i), lambda news: None) for i in range(len(varied.chunks))])
-        found.append((done.record, done.curve, done.samples))
+def prepare() -> None:
+    """A board of the suite `quick`, and a submission with a built-in method and a plug-in, in the working directory."""
+    Path("mine.py").write_text(PLUGIN)
+    options = {"tasks": ["banana"], "workers": 0, "tracking": False}
+    write(pb.run("quick", algorithms=["ula"], out="own", **options), Path("base/quick"), compact=True)
+    Path("base/quick/index.html").unlink()
+    api.write_board("base/quick")
+    pb.run(
+        "quick", algorithms=["mala", "mine.py:Mine"], settings={"mine": {"step_size": 0.002}}, out="theirs", **options
+    )
+    api.submit("theirs", "theirs.zip", name="Theirs", warn=print)
+
+
+def fresh() -> None:
+    """The board as it was, and no reruns."""
+    for name in ("reports", "reruns"):
+        shutil.rmtree(name, ignore_errors=True)
+    shutil.copytree("base", "reports")
+
+
+def accept(archive: str, limit: float = 600.0) -> tuple[int, str, float, float]:
+    """Exit code, messages, seconds and largest memory in bytes of the command."""
+    program = str(Path(sys.executable).with_name("parvibench"))
+    words = [program, "accept", archive, "--out", "reruns", "--workers", "0"]
+    start = time.monotonic()
+    with Path("said.txt").open("wb") as said:
+        process = subprocess.Popen(words, stdout=said, stderr=said)
+        timer_end = start + limit
+        while True:
+            done, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > timer_end:
+                process.kill()
+            time.sleep(0.02)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    text = Path("said.txt").read_text(errors="replace")
+    return process.returncode, text, time.monotonic() - start, usage.ru_maxrss * 1024
+
+
+def files() -> set[Path]:
+    """All files but reruns, messages and archives."""
+    return {p for p in Path().rglob("*") if p.is_file() and p.parts[0] not in ("reruns", "said.txt", "forged.zip")}
+
+
+def problems(kind: str, elsewhere: bool, truth: float) -> list[str]:
+    """What is wrong with how a forged archive is handled."""
+    fresh()
+    before = files()
+    Path("forged.zip").write_bytes(forged(kind, unpacked(Path("theirs.zip").read_bytes()), other_hardware=elsewhere))
+    code, text, seconds, memory = accept("forged.zip")
+    found = [] if code in (0, 1, 2) else [f"exit code {code}"]
+    found += ["traceback"] if "Traceback" in text else []
+    found += [f"{seconds:.0f} s"] * (seconds > MOST_S) + [f"{memory / 1e6:.0f} MB"] * (memory > MOST_BYTES)
+    new = files() - before
+    found += [f"file {p}" for p in new if code or p.parts[:3] != ("reports", "quick", "submissions")]
+    if code == 0:
+        page = Path("reports/quick/index.html").read_text()
+        rows = re.findall(r"<tr.*?</tr>", page, flags=re.DOTALL)
+        verified = {m[1] for row in rows if ">verified<" in row and (m := re.search(r">([^<>]+ \(Theirs\))<", row))}
+        median = pd.read_csv("reports/quick/leaderboard.csv").set_index("label")["median"]
+        found += [f"{label} is verified" for label in verified if abs(median[label] / truth - 1) > 1e-6]
+    last = text.strip().splitlines()[-1][:110] if text.strip() else ""
+    print(
+        f"{'FAIL' if found else 'ok':4} {code} {seconds:4.1f} s {memory / 1e6:4.0f} MB  {kind}: {last!r} {found or ''}",
+        flush=True,
+    )
     return found
 
 
-def trial(number: int, label: str, replicates: int, rng: np.random.Generator) -> set[str]:
-    """The kinds of records that are rejected; the empty kind is honest."""
-    count = 1 + fresh_runs(replicates)
-    record, *others = runs(label, range(number * count, (number + 1) * count), replicates)
-    fresh = [observed(*run[:2]) for run in others]
-    found = set()
-    for kind in ("", *KINDS):
-        cell, curve, _ = FORGERIES[kind](*record, record[0]) if kind else record
-        if law_p_value(observed(cell, curve), fresh, rng)[0] <= ALPHA:
-            found.add(kind)
-    return found
+def flips(count: int) -> int:
+    """Archives with a changed bit that end in anything but one kind of error or the same content."""
+    honest, rng, wrong, refused = Path("theirs.zip").read_bytes(), random.Random(11), 0, 0
+    before = read(Path("theirs.zip")).files
+    for _ in range(count):
+        Path("forged.zip").write_bytes(flipped(honest, rng))
+        try:
+            wrong += read(Path("forged.zip")).files != before
+        except InputError:
+            refused += 1
+        except Exception as error:
+            print(repr(error))
+            wrong += 1
+    print(f"{count} flipped bits: {refused} refused, {count - refused - wrong} without effect, {wrong} wrong")
+    return wrong
 
 
-def main() -> None:
-    """Print how often each kind was rejected, a column a method, after every ten trials."""
+def kills(count: int) -> int:
+    """Kills at random moments after which a repeat does not give the board of a command that was not killed."""
+    fresh()
+    _, _, whole, _ = accept("theirs.zip")
+    right, wrong, rng = pd.read_csv("reports/quick/leaderboard.csv"), 0, random.Random(5)
+    for number in range(count):
+        if number % 8 == 0:  # reruns and writes of the others start where the kill left them
+            fresh()
+        else:
+            shutil.rmtree("reports")
+            shutil.copytree("base", "reports")
+        # The page is written in the last moments: half of the kills fall there.
+        moment = whole * (rng.random() if number % 2 else rng.uniform(0.75, 1.0))
+        accept("theirs.zip", moment)
+        code, text, _, _ = accept("theirs.zip")
+        now = pd.read_csv("reports/quick/leaderboard.csv")
+        same = list(now["label"]) == list(right["label"]) and now["median"].equals(right["median"])
+        good = code == 0 and same and not list(Path("reports").rglob(".new-*"))
+        print(f"killed after {moment:.1f} of {whole:.1f} s: {'the same board' if good else text}", flush=True)
+        wrong += not good
+    return wrong
+
+
+def main() -> int:
+    """The number of problems."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--replicates", type=int, default=10)
-    chosen = parser.parse_args()
-    warnings.simplefilter("ignore")
-    agreement._RELABELLINGS = 2_000  # the level does not depend on their number
-    loop.reference_seconds = lambda device: 1.0  # half of the time of a run so small
-    print(f"{chosen.replicates} replicates, {fresh_runs(chosen.replicates)} fresh runs each: {', '.join(CELLS)}")
-    rng, counts = np.random.default_rng(1), Counter[tuple[str, str]]()
-    for number in range(chosen.trials):
-        counts.update((kind, label) for label in CELLS for kind in trial(number, label, chosen.replicates, rng))
-        if number % 10 == 9 or number + 1 == chosen.trials:
-            print(f"{number + 1} trials each")
-            for kind in ("", *KINDS):
-                print(*(f"{counts[kind, label]:4}" for label in CELLS), f" {kind or 'honest'}", flush=True)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--half", choices=("known", "aside"), help="only the kinds on which the code was written, or the others"
+    )
+    parser.add_argument("--elsewhere", action="store_true", help="say that the archives were made on other hardware")
+    parser.add_argument("--flips", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=0)
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not Path("theirs.zip").is_file():
+        prepare()
+    if given.flips or given.kills:
+        return flips(given.flips) + kills(given.kills)
+    theirs = read(Path("theirs.zip"))
+    (truth,) = (pd.Series(r.values["sliced_w2"]).median() for r in theirs.records.values() if r.label == "mala")
+    step = {"known": KINDS[::2], "aside": KINDS[1::2], None: KINDS}[given.half]
+    return sum(bool(problems(kind, given.elsewhere, float(truth))) for kind in ("", *step))
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(min(main(), 1))

@@ -107,13 +107,13 @@ def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
         raise StoreError(f"{name}: damaged ({error}); run its cell again with --fresh") from None
 
 
-def read_curve(content: bytes, path: str) -> pd.DataFrame:
-    """A curve in long form, columns ``CURVE_COLUMNS``; ``path`` in messages.
+def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame:
+    """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; ``path`` in messages.
 
     Raises:
         StoreError: damaged, too large, other columns or types.
     """
-    table = _checked(content, path).to_pandas()
+    table = _checked(content, path, most).to_pandas()
     short = table.select_dtypes("float32").columns
     return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
 
@@ -126,7 +126,7 @@ def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], li
     return arrays | {"metric": coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
 
 
-def _checked(content: bytes, path: str) -> pa.Table:
+def _checked(content: bytes, path: str, most: int = _MAX_ROWS) -> pa.Table:
     """The columns of a curve, short texts for metrics and numbers else."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -136,7 +136,7 @@ def _checked(content: bytes, path: str) -> pa.Table:
         file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["metric"], thrift_string_size_limit=MAX_TEXT)
         rows, size = file.metadata.num_rows, len(content)
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-        if rows > _MAX_ROWS or unpacked > MAX_BYTES:
+        if rows > most or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
         schema = file.schema_arrow
         if missing := [c for c in CURVE_COLUMNS if c not in schema.names]:

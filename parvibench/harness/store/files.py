@@ -22,8 +22,8 @@ from pydantic_core import from_json
 from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord
 
-#: Most bytes of a text file.
-MAX_TEXT = 64 * 2**20
+#: Most bytes of a text file, and of a snapshot.
+MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 #: Seconds between two snapshots of a chunk.
 EVERY_S = 60.0
@@ -68,7 +68,11 @@ def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
         FileNotFoundError: no such file.
         StoreError: it is larger, or no plain file.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
+    try:
+        plain = stat.S_ISREG(path.stat().st_mode)
+    except NotADirectoryError:
+        plain = False
+    if not plain:
         raise StoreError(f"{path}: not a plain file")
     with path.open("rb") as file:
         content = file.read(limit + 1)
@@ -142,8 +146,8 @@ class SnapshotFile:
     def load(self) -> bytes | None:
         """The snapshot, or None where there is none or it is damaged."""
         try:
-            digest, content = (whole := self.path.read_bytes())[:_DIGEST], whole[_DIGEST:]
-        except OSError:
+            digest, content = (whole := read_text(self.path, MAX_SNAPSHOT))[:_DIGEST], whole[_DIGEST:]
+        except (OSError, StoreError):
             return None
         return content if hashlib.sha256(content).digest() == digest else None
 

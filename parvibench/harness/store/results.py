@@ -1,7 +1,7 @@
 """A run's results as tables: what the API returns, the report draws and ``--json`` prints."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, Self
@@ -41,12 +41,14 @@ class StoredRun:
         run: the run.
         cells: their records, labelled as the run labels them.
         unfinished: ``still running`` or ``not finished``; empty of a run that has ended.
+        marks: cell key -> mark of a submission's row on a board; nothing in a store sets it.
     """
 
     store: Store
     run: RunRecord
     cells: tuple[CellRecord, ...]
     unfinished: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
     _grids: dict[tuple[str, str], CurveGrid] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod

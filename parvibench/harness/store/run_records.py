@@ -47,6 +47,13 @@ def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
     return suite
 
 
+def _distinct(cells: list[RunCell]) -> list[RunCell]:
+    """The cells, if no two have the same task and label: tables identify rows by them."""
+    if len({(c.task, c.label) for c in cells}) < len(cells):
+        raise ValueError("two cells of one task have the same label")
+    return cells
+
+
 class RunRecord(BaseModel):
     """``runs/<id>.json``."""
 
@@ -56,7 +63,7 @@ class RunRecord(BaseModel):
     id: str
     suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]  #: as it was run; ``name`` at least
     profile: str | None = None
-    cells: list[RunCell]
+    cells: Annotated[list[RunCell], AfterValidator(_distinct)]
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""

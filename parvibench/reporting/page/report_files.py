@@ -53,6 +53,8 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
     if report.published:
         tables["published"] = plain_rows(report.published)
     (out if compact else out / "figures").mkdir(parents=True, exist_ok=True)
+    if odd := [p for p in out.rglob("*") if not (p.is_file() or p.is_dir())]:
+        raise InputError(f"{odd[0]}: not a plain file; a report cannot be written over it")
     for file, text in texts.items():
         (out / file).write_text(text, encoding="utf-8")
     for file, table in tables.items():

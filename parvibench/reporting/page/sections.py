@@ -11,7 +11,6 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness import verification
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
 from parvibench.reporting.figures.density_scatter import particles, trajectories
@@ -71,7 +70,6 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
     """One section per task, in the order of the run; ``kinds`` from ``Findings.by_kind``."""
     results = findings.results
     best = {kind: {b.where: b for b in f.tasks} for kind, f in {"": findings, **kinds}.items()}
-    verified = verification.marks(results)
     own: dict[str, dict[str, list[lb.Row]]] = {}
     for found in kinds.values():  # kinds first, then divisions
         for row in found.board[~found.board["anchor"].astype(bool)].to_dict("records"):
@@ -92,7 +90,7 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
                 facts=_task_facts(task),
                 sentences={kind: found[task].sentence for kind, found in best.items() if task in found},
                 certificate=_certificate(task),
-                table=ranking_table(cells, rows, own.get(task, {}), verified),
+                table=ranking_table(cells, rows, own.get(task, {}), results.marks),
                 paths=path_table(cells),
                 budgets=equal_budget_tables(results, cells, str(rows["metric"].iloc[0])),
                 drawings=_drawings(results, rows, task, styles) if i < MAX_DRAWN else (),

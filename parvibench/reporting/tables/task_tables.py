@@ -32,7 +32,7 @@ _CONVERGENCE_HELP = (
     "fell by more than 5% over the last doubling of the budget, and samples are distinguishable from exact draws; converged: chains by R-hat and "
     "ESS; flat: other methods whose metric no longer falls, which no test of convergence says"
 )
-_VERIFIED_HELP = "whether `parvibench verify` reran replicates and reproduced the record (seconds excluded)"
+_SUBMISSION_HELP = "of submitted rows. verified: computed by the maintainers with the package's code; rerun: the submitted source, run by the maintainers; unverified: as submitted"
 _WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
 _BEST_HELP = (
     "no other method is significantly better: moderated t tests paired by replicate, Holm over all pairs on all tasks of this kind, 5%; "
@@ -41,12 +41,9 @@ _BEST_HELP = (
 
 
 def ranking_table(
-    cells: list[CellRecord],
-    rows: pd.DataFrame,
-    own: Mapping[str, Sequence[lb.Row]],
-    verified: Mapping[tuple[str, str], str],
+    cells: list[CellRecord], rows: pd.DataFrame, own: Mapping[str, Sequence[lb.Row]], submitted: Mapping[str, str]
 ) -> Table:
-    """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``verified`` of ``marks``."""
+    """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``submitted``: cell key -> mark of a submission's row."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
     others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
@@ -61,7 +58,7 @@ def ranking_table(
         (True, Column("among the best", _BEST_HELP, numeric=False), lambda r, c: among_best(r, own.get(c.label, ()))),
         (bool((rows["verdict"] != "").any()), Column("against exact draws", f"{_VERDICT_HELP}; {usual}", numeric=False), lambda r, c: _verdict(r, usual)),
         (bool(rows["equivalent"].notna().any()), Column("equivalent n", _EQUIVALENT_HELP), lambda r, c: _equivalent(r)),
-        (bool(verified), Column("verified", _VERIFIED_HELP, numeric=False), lambda r, c: Entry(verified.get((c.task, c.label), ""))),
+        (any(c.key in submitted for c in cells), Column("submission", _SUBMISSION_HELP, numeric=False), lambda r, c: Entry(submitted.get(c.key, ""))),
         (True, Column("start", "initial points: the task's, draws from the prior or of a fit, warm (one reference draw, scattered), or the method's own", numeric=False), lambda r, c: Entry("task's" if c.start == "task" else c.start)),
         (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
         (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
