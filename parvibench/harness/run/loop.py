@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from parvibench.core.algorithm import Anchor, finite_replicates, floating_tensors, grounded, take_steps
+from parvibench.core.algorithm import Algorithm, Anchor, finite_replicates, floating_tensors, grounded, take_steps
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import StoreError
 from parvibench.core.sequential import GrowingProblem, SequentialTask
@@ -20,7 +21,7 @@ from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Notify
 
-from .account import CHANGED, UNDEFINED, Account, Guard, Repeated
+from .account import CHANGED, ENDED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
 from .clock import reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
@@ -81,8 +82,10 @@ def run_chunk(
     with step_mode(cell, chunk.method), run.guard:
         state, step, pending = run.resumed(trial) or run.begun(trial.horizon)
         steps = take_steps(advance, run.problem, chunk.settings, state, step)
+        method = chunk.method
+        ended = None if type(method).ended is Algorithm.ended else partial(method.ended, run.problem, chunk.settings)
         stepper = Stepper(
-            steps, advance, run.problem.meter, run.account.clock, run.path.recorder, run.tally, state, step
+            steps, advance, run.problem.meter, run.account.clock, run.path.recorder, run.tally, state, step, ended=ended
         )
         slow = trial.pace > _SLOW_S
         del trial  # its problem has the data a second time
@@ -208,6 +211,8 @@ class _Run:
         result, state, step = self.result, stepper.state, stepper.step
         if stepper.ignored:
             result.flag(_IGNORED)
+        if stepper.done:
+            result.flag(ENDED)
         self._all_diverged(state, step)
         self._decide(stepper, 1.0)
         if step != result.iterations or not result.values:
