@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from .clock import reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
+from .shared_data import Unchanged, refuse_spoilt
 from .stepping import Advance, Stepper, Tally, Trial, step_mode
 from .thompson import DecisionMaker
 
@@ -65,8 +67,16 @@ def run_chunk(
         UnsupportedError: the task lacks what the algorithm needs.
         ShapeError: the algorithm's samples are not real numbers of the expected shape.
         BudgetIgnored: the meter was changed, or a plug-in went past it.
+        InputError: a plug-in changed data that cells of this process share, now or before.
     """
-    chunk, device = Chunk.of(cell, replicates), torch.device(cell.spec.device)
+    refuse_spoilt()
+    chunk = Chunk.of(cell, replicates)
+    with Unchanged(chunk) if cell.is_plugin else nullcontext():
+        return _run_loaded(chunk, notify, snapshot, deferred=deferred)
+
+
+def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, deferred: bool) -> ChunkResult:
+    cell, device = chunk.cell, torch.device(chunk.cell.spec.device)
     judge = None if deferred else Judge(chunk.task, cell.metrics, chunk.replicates)
     reset_peak_memory(device)
     if isinstance(chunk.method, Anchor):
