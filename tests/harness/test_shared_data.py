@@ -35,11 +35,20 @@ def test_edited_references_stop_the_process(tmp_path: Any, monkeypatch: pytest.M
     draws = load_task("banana").reference().draws  # type: ignore[union-attr]
     kept = draws.clone()
     try:
-        result = pb.run(tasks=["banana"], algorithms=[sampler, "ula"], replicates=1, budget={"iterations": 3}, workers=0, out=tmp_path)
+        result = pb.run(
+            tasks=["banana"],
+            algorithms=[sampler, "ula"],
+            replicates=1,
+            budget={"iterations": 3},
+            workers=0,
+            out=tmp_path,
+        )
         assert torch.equal(draws, kept) is not edit
         first, later = result.cells
         assert [c.status for c in (first, later)] == (["crashed"] * 2 if edit else ["ok"] * 2)
-        assert not edit or ("changed reference or data" in first.reason and "edits on banana changed data" in later.reason)
+        assert not edit or (
+            "changed reference or data" in first.reason and "edits on banana changed data" in later.reason
+        )
     finally:
         draws.copy_(kept)
         shared_data._spoilt.clear()
