@@ -73,7 +73,13 @@ def _studies() -> Iterator[Study]:
     for lost in (1, 3, 4, 9):
         for methods, tasks in ((4, 1), (22, 5)):
             what = f"power: the best of {methods} methods on {tasks} tasks, twice as good, is unreliable"
-            yield what, f"lognormal, {lost} of 20 lost", 20, float(lost > 3), partial(_ahead_trial, methods, tasks, lost)
+            yield (
+                what,
+                f"lognormal, {lost} of 20 lost",
+                20,
+                float(lost > 3),
+                partial(_ahead_trial, methods, tasks, lost),
+            )
     for n in (5, 20):
         yield "level: paired comparison of two runs", "normal, correlated 0.8", n, ALPHA, partial(_compare_trial, n)
 
