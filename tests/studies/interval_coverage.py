@@ -13,7 +13,12 @@ from scipy import stats
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import ALPHA, exact_p_value, p_value
 from parvibench.statistics import (
-    all_pairs, interquartile_mean, median_interval, p_no_better, paired_difference, runtime_profile,
+    all_pairs,
+    interquartile_mean,
+    median_interval,
+    p_no_better,
+    paired_difference,
+    runtime_profile,
 )  # fmt: skip
 
 REPLICATES = (5, 10, 30)
