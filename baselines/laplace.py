@@ -10,8 +10,8 @@ with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the ot
 double precision where the density takes it: in single precision searches end early on badly scaled densities.
 
 A step scores S points: one of each search, then two of each of S / 2 columns; ceil(2 D / S) steps make a Hessian. Until
-it is there, columns not yet measured are those of L-BFGS's diagonal; further steps measure anew, at the d_i that
-follow from the last.
+it is there, columns not yet measured are those of L-BFGS's diagonal. A run ends when all are measured, whatever its
+budget: measured anew at the d_i that follow, standard deviations change by 1e-8 at most.
 
 Departure: the negative Hessian is not always positive definite (a search cut short, a density without a maximum).
 Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several modes is all there is; where the density is
@@ -59,7 +59,7 @@ class Laplace(Algorithm[Settings, State]):
     """Laplace approximation."""
 
     name = "laplace"
-    version = 2
+    version = 3
     kind = "generator"
     needs = frozenset({"full-batch", "score"})
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once

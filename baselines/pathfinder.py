@@ -15,7 +15,7 @@ P M draws together are resampled by Pareto-smoothed ratios p / q (Vehtari et al.
 is not resampled (``resampling="none"``): any number of fresh draws of its normal, and of all paths' in turn.
 
 A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a
-path has ended, all K + 1 are draws for its M, and after these the oldest are replaced; a longer run gains nothing more.
+path has ended, all K + 1 are draws for its M, and a run ends when all paths have theirs: more would only replace the oldest.
 
 Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun anew. A
 rejected point of a line search costs K + 1 like the others. Paths climb in double precision where the density takes it,
@@ -95,7 +95,7 @@ class Pathfinder(Algorithm[Settings, State]):
     """Pathfinder."""
 
     name = "pathfinder"
-    version = 2
+    version = 3
     kind = "generator"
     needs = frozenset({"full-batch", "score"})
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once

@@ -17,8 +17,11 @@ from scipy import optimize, special, stats
 
 #: Bootstrap resamples of an interval of an aggregate.
 RESAMPLES = 2000
-#: Times the ratio to the floor of methods that pass for exact draws.
-FAR = 5.0
+#: Times the ratio to the floor of methods that pass for exact draws; and the largest standard deviation of the logarithms of
+#: a task's replicates, of any method, up to which that leaves a method out.
+FAR, FAR_SPREAD = 5.0, 0.5
+#: Fewest replicates for a difference: with two, one difference of the spread decides.
+FEWEST = 3
 #: Fewest pairs for a bootstrap interval of the mean: with fewer, resampling estimates the spread too poorly.
 BOOTSTRAP_PAIRS = 30
 
@@ -142,19 +145,24 @@ class Comparisons(NamedTuple):
     """All pairs of methods compared on several tasks."""
 
     better: list[NDArray[np.bool_]]  #: of every task, (methods, methods): whether the row's is significantly better
+    #: of every task, (methods,): whether significantly more replicates failed than of the others
+    unreliable: list[NDArray[np.bool_]]
     told: list[NDArray[np.bool_]]  #: of every task, (methods,): whether significantly worse than exact draws
+    spread: list[
+        NDArray[np.float64]
+    ]  #: of every task, (methods,): standard deviation of logarithms; infinite where unknown
     pairs: int  #: comparisons of the family
 
     def unbeaten(self, task: int) -> NDArray[np.bool_]:
         """Methods than which no other is significantly better: on every task at least one."""
-        return np.asarray(~self.better[task].any(0))
+        return np.asarray(~(self.better[task].any(0) | self.unreliable[task]))
 
     def best(self, task: int, ratios: ArrayLike, passing: ArrayLike) -> NDArray[np.bool_]:
         """The methods of ``unbeaten``, without those that are ``FAR`` from all of them that pass for exact draws.
 
-        Replicates that differ by orders of magnitude hide from any test between a few of them. Left out are only methods
-        that are significantly worse than exact draws. That one of equal methods passes and another is left out is rare while
-        logarithms of replicates have a standard deviation up to 0.5 (``tests/studies/interval_coverage.py``).
+        Left out are only methods that are significantly worse than exact draws, and none where replicates of one of
+        ``unbeaten`` spread by more than ``FAR_SPREAD``, or failed: there, of equal methods one may pass and another not
+        (``tests/studies/interval_coverage.py``).
 
         Args:
             task: its number.
@@ -163,7 +171,8 @@ class Comparisons(NamedTuple):
         """
         ratio, unbeaten = np.asarray(ratios, dtype=float), self.unbeaten(task)
         passes = ratio[unbeaten & np.asarray(passing, dtype=bool)]
-        return np.asarray(unbeaten & ~(self.told[task] & (ratio > FAR * passes.max(initial=0.0)) & bool(len(passes))))
+        known = len(passes) > 0 and bool(self.spread[task][unbeaten].max() <= FAR_SPREAD)
+        return np.asarray(unbeaten & ~(self.told[task] & (ratio > FAR * passes.max(initial=0.0)) & known))
 
 
 def all_pairs(
@@ -172,9 +181,11 @@ def all_pairs(
     """Compare all pairs of methods on every task, paired by replicate, with one level for the whole family.
 
     Moderated t tests (Smyth 2004, Stat. Appl. Genet. Mol. Biol. 3:3): few replicates hardly show a spread, so the variance
-    of a pair's differences is drawn towards those of the task's other pairs. Two-sided, Holm over all pairs of all tasks, and
-    over the comparisons with exact draws.
-    On a task without values at or below zero logarithms are compared. A failed replicate counts as the worst finite value.
+    of a pair's differences is drawn towards those of the task's other pairs. Two-sided, Holm over all pairs of all tasks,
+    over the comparisons with exact draws, and, on tasks with failures, over a test of every method's number of failures
+    (``p_loses_more``). On a task without values at or below zero logarithms are compared; in these tests a failure counts
+    as the worst finite value of all methods. Better is a method whose median is lower, too, failures being infinite, and
+    that does not fail significantly more often than the others: the methods' order is one.
 
     Args:
         tasks: (methods, replicates) of each, lower is better; NaN and +inf are failures.
@@ -182,22 +193,54 @@ def all_pairs(
         exact: of each task, (methods,) p-values of being no worse than exact draws; NaN where there is none. Default none.
         alpha: chance that one difference or more of the family is called significant although the methods are equal.
     """
-    values = [_comparable(x) for x in tasks]
+    raw = [np.asarray(x, dtype=float) for x in tasks]
+    values = [_comparable(x) for x in raw]
     found = [_moderated(x, overlap) for x, overlap in zip(values, overlaps, strict=True)]
     known = [np.asarray(p, dtype=float) for p in exact or [np.full(len(x), math.nan) for x in values]]
+    known = [np.stack([p_loses_more(~np.isfinite(x)), p]) for x, p in zip(raw, known, strict=True)]
     family = np.concatenate([[], *(p for _, p in found), *(p[~np.isnan(p)] for p in known)])
     significant = np.asarray(holm(family.tolist())) <= alpha
     limit = float(family[significant].max(initial=-math.inf))
+    unreliable, told = ([p[i] <= limit for p in known] for i in (0, 1))
     *sure, _ = np.split(significant, np.cumsum([len(p) for _, p in found]))
     better = [np.zeros((len(x), len(x)), dtype=bool) for x in values]
-    for beats, (mean, _), clear in zip(better, found, sure, strict=True):
+    for beats, x, (mean, _), clear, often in zip(better, raw, found, sure, unreliable, strict=True):
         i, j = np.triu_indices(len(beats), 1)
         beats[i, j], beats[j, i] = clear & (mean < 0), clear & (mean > 0)
-    return Comparisons(better, [p <= limit for p in known], len(family))
+        medians = np.array([median_interval(row)[0] for row in x.tolist()])
+        beats &= (medians[:, None] < medians) & ~often[:, None]
+    return Comparisons(better, unreliable, told, [_spread(x) for x in raw], len(family))
 
 
-def _comparable(values: ArrayLike) -> NDArray[np.float64]:
-    x = np.asarray(values, dtype=float)
+def p_loses_more(failed: ArrayLike) -> NDArray[np.float64]:
+    """One-sided p-values of the methods' failing no more often than the others together, (methods,).
+
+    Exact, given how many methods failed in each replicate: if all are alike, each is one of them with equal chances, so that
+    a method's number of failures is a sum of independent Bernoulli variables. NaN without failures.
+
+    Args:
+        failed: (methods, replicates).
+
+    >>> p_loses_more([[True, True, False], [False, False, False]])
+    array([0.25, 1.  ])
+    """
+    lost = np.asarray(failed, dtype=bool)
+    if not lost.any():
+        return np.full(len(lost), math.nan)
+    law = np.ones(1)
+    for share in lost.mean(0):
+        law = np.convolve(law, [1 - share, share])
+    return np.minimum(1.0, law[::-1].cumsum()[::-1][lost.sum(1)])
+
+
+def _spread(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    if x.shape[1] < FEWEST or not (x > 0).all():
+        return np.full(len(x), math.inf)
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(np.log(x).std(1, ddof=1), nan=math.inf)
+
+
+def _comparable(x: NDArray[np.float64]) -> NDArray[np.float64]:
     finite = np.isfinite(x)
     x = np.where(finite, x, x[finite].max(initial=-math.inf))
     return np.log(x) if (x > 0).all() else x
@@ -209,7 +252,7 @@ def _moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float
     i, j = np.triu_indices(k, 1)
     d = x[i] - x[j]
     mean = d.mean(1) if n else np.zeros(len(i))
-    if n < 2 or not len(d):
+    if n < FEWEST or not len(d):
         return mean, np.ones(len(i))
     variance = d.var(1, ddof=1)
     some = variance > 1e-24 * np.square(x).mean()

@@ -15,6 +15,7 @@ from parvibench.statistics import (
     all_pairs,
     holm,
     median_interval,
+    p_loses_more,
     p_no_better,
     paired_difference,
 )
@@ -111,18 +112,19 @@ def test_better_methods_are_found_and_failures_count_as_the_worst() -> None:
     assert all_pairs([np.exp(x)], [0.0]).better[0][:2, 2:].all()
     x[2, :2] = math.inf
     assert not all_pairs([x], [0.0]).better[0][2].any()
-    # One replicate: nothing to judge a difference by.
-    assert all_pairs([x[:, 4:]], [0.0]).unbeaten(0).all()
+    # One or two replicates: nothing to judge a difference by, however large.
+    assert all(all_pairs([x[:, n:]], [0.0]).unbeaten(0).all() for n in (3, 4))
     assert all_pairs([], []).pairs == 0
 
 
 def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best() -> None:
-    """The last replicates spread so much that no t test tells them from the first; exact draws do."""
-    spread = np.array([11, 60, 1.2, 5000, 400.0])
-    x = np.array([[1.0, 1.1, 0.9, 1.2, 0.8], [1.1, 0.9, 1.0, 0.8, 1.2], spread, spread[::-1] / 10])
+    """Family of one pair: three replicates differ by 8 with too few of them to tell; exact draws do."""
+    near = np.array([1.0, 1.6, 0.7])
+    x = np.array([near, near[::-1], 8 * near[[1, 0, 2]], 4 * near])
     p_exact = [0.4, 0.6, 1e-6, 0.01]
-    found = all_pairs([x], [0.0], [p_exact])
+    found = all_pairs([x], [2.0], [p_exact])
     assert found.pairs == 6 + 4
+    assert found.spread[0].max() < 0.5
     assert found.unbeaten(0).all()
     assert found.told[0].tolist() == [False, False, True, False]
     ratios, passing = np.median(x, 1), [True, True, False, False]
@@ -133,10 +135,42 @@ def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best
     assert found.best(0, [ratios[2] / 5.1, ratios[2] / 4.9, *ratios[2:]], passing).all()
     assert not found.best(0, [ratios[2] / 5.1, *ratios[1:]], [True, False, False, False])[2]
     assert found.best(0, [math.nan] * 4, passing).all()
+    # Where one of them spreads beyond what was simulated, or fails, nobody.
+    for value in (30.0, math.inf):
+        wide = x.copy()
+        wide[0, 1] = value
+        assert all_pairs([wide], [2.0], [p_exact]).best(0, ratios, passing).all()
     assert not all_pairs([x], [0.0]).told[0].any()
     # One that passes and is beaten is no standard.
-    beaten = Comparisons([np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]], bool)], [np.array([False, False, True])], 6)
+    none, told = np.zeros(3, bool), np.array([False, False, True])
+    beaten = Comparisons([np.array([[0, 1, 0], [0, 0, 0], [0, 0, 0]], bool)], [none], [told], [np.zeros(3)], 6)
     assert beaten.best(0, [1, 5, 600], [False, True, False]).tolist() == [True, False, True]
+
+
+def test_many_lost_replicates_outweigh_values_and_one_does_not() -> None:
+    """Four methods, twenty replicates, the first twice as good: (1/4)^4 in a family of ten is significant, (1/4)^3 is not."""
+    x = np.random.default_rng(3).lognormal([[-0.7], [0.0], [0.0], [0.0]], 0.2, (4, 20))
+    for lost, out in ((1, False), (3, False), (4, True), (9, True)):
+        x[0, :lost] = math.inf
+        found = all_pairs([x], [0.0])
+        assert p_loses_more(np.isinf(x))[0] == pytest.approx(0.25**lost)
+        assert found.pairs == 6 + 4
+        assert found.unreliable[0].tolist() == [out, False, False, False]
+        assert found.better[0][0].any() is not out
+        assert found.unbeaten(0).tolist() == [not out, *[out] * 3]
+    # By counting: methods of which a replicate's lost ones may be any, with equal chances.
+    failed = np.array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 1]], bool)
+    ways = list(itertools.product(*[list(itertools.combinations(range(3), k)) for k in failed.sum(0)]))
+    counts = np.array([[sum(i in chosen for chosen in way) for i in range(3)] for way in ways])
+    assert p_loses_more(failed) == pytest.approx((counts >= failed.sum(1)).mean(0))
+
+
+def test_better_is_a_lower_median_too() -> None:
+    """Twelve replicates at 0.9 and eight at 10 have the lower median of twenty at 1.0, and the higher mean of logarithms."""
+    rng = np.random.default_rng(0)
+    x = np.stack([np.ones(20), np.repeat([0.9, 10.0], [12, 8])]) * rng.lognormal(0, 0.01, (2, 20))
+    assert stats.ttest_rel(*np.log(x)).pvalue < 0.05
+    assert all_pairs([x], [0.0]).unbeaten(0).all()
 
 
 @pytest.mark.slow

@@ -254,6 +254,10 @@ class Algorithm(Method, Generic[S, T]):
         metrics of the fields' names; nothing else depends on them.
         """
 
+    def ended(self, problem: Problem, settings: S, state: T) -> bool:
+        """Whether further steps gain nothing, as after a search: a run then ends, and leaves the rest of its budget."""
+        return False
+
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
         """Samples to judge, (R, n, D); for particles and chains the current positions, (R, N, D)."""
         x: Tensor = state.x  # type: ignore[attr-defined]

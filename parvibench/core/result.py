@@ -140,6 +140,8 @@ class CellRecord(BaseModel, Specified):
     values: dict[str, list[float | None]] = Field(default_factory=dict)
     #: the worst finite value of the primary metric, filled when a run is read; not stored
     worst: float | None = Field(None, exclude=True)
+    #: replicates that ended without finite samples, filled when a run is read; not stored
+    n_lost: int = Field(0, exclude=True)
     #: the same of evenly thinned samples of the next smaller size with floors, where n has none
     judged: dict[str, list[float | None]] = Field(default_factory=dict)
     absent: dict[str, str] = Field(default_factory=dict)  #: metric -> why it does not apply

@@ -45,9 +45,9 @@ _BATCHES = 5
 _MIXED = 0.5
 MOST_DRAWS = 25_000
 #: R-hat is the nested one of chains with fewer kept states than this, for at least so many chains; groups of it.
-NESTED_BELOW, NESTED_FROM, _GROUPS = 100, 10, 5
+NESTED_BELOW, NESTED_FROM, GROUPS = 100, 10, 5
 #: Held-out rows at which networks are compared, and states at a time.
-_PREDICTIONS, _STATES = 20, 2000
+PREDICTIONS, _STATES = 20, 2000
 FEWEST_DRAWS = 4
 TAILS = (0.05, 0.95)
 
@@ -227,7 +227,7 @@ def _said(path: Tensor, context: Context) -> Tensor:
     if of_rows is None or "network" not in context.task.tags:
         return path
     replicates, draws, chains, dim = path.shape
-    held_out = evenly(context.predictive.y.shape[1], _PREDICTIONS)  # type: ignore[union-attr]
+    held_out = evenly(context.predictive.y.shape[1], PREDICTIONS)  # type: ignore[union-attr]
     kept = len(held_out)
     data: PredictiveData = of_rows(held_out)
     found = []
@@ -241,8 +241,8 @@ def _said(path: Tensor, context: Context) -> Tensor:
 
 def _nested_rhat(chains: NDArray[np.float64]) -> float:
     """The larger nested R-hat of ranks and of ranks of distances from the median, worst coordinate of (N, T, D)."""
-    size = len(chains) // _GROUPS
-    chains = chains[: size * _GROUPS]
+    size = len(chains) // GROUPS
+    chains = chains[: size * GROUPS]
     late = chains[:, chains.shape[1] // 2 :]
     if (np.ptp(late, axis=(0, 1)) == 0).any():
         return math.inf
@@ -253,7 +253,7 @@ def _nested_rhat(chains: NDArray[np.float64]) -> float:
         for values in (x, np.abs(x - np.median(x))):
             ranks = stats.rankdata(values).reshape(values.shape)
             scores.append(stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25)))
-    groups = np.repeat(np.arange(_GROUPS), size)
+    groups = np.repeat(np.arange(GROUPS), size)
     # ArviZ's own ranks are those of split chains.
     each = array_stats().rhat_nested(np.stack(scores), groups, method="identity", chain_axis=1, draw_axis=2)
     return float(each.max())

@@ -178,4 +178,4 @@ def test_a_start_far_from_the_mass_is_measured_in_its_standard_deviations(place:
     ],
 )
 def test_chains_without_diagnostics_are_marked(kind: str, values: Any, absent: Any, expected: bool) -> None:
-    assert undiagnosed(make_record(kind=kind, values=values, absent=absent)) is expected
+    assert undiagnosed(None, make_record(kind=kind, values=values, absent=absent)) is expected

@@ -1,5 +1,6 @@
 """Rules for replicates that blew up, chains on their way and runs that were too short, against plain arithmetic."""
 
+import made_stores
 import numpy as np
 import pytest
 import records
@@ -7,12 +8,23 @@ import torch
 from scipy import stats
 
 from parvibench.core import registry
+from parvibench.core.metric import Context
 from parvibench.core.result import Status
 from parvibench.data.loaders import load
 from parvibench.data.splits import split
 from parvibench.harness.marks.blown_up import counted, rmse_limits
-from parvibench.harness.marks.convergence import still_improving, transient
+from parvibench.harness.marks.convergence import (
+    ALPHA,
+    MAX_RHAT,
+    convergence,
+    largest_rhat,
+    still_improving,
+    transient,
+    undiagnosed,
+)
+from parvibench.harness.run.recorder import PathRecorder, kept_states
 from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.metrics.chains import rhat
 
 
 def cell(algorithm, values, **changes):
@@ -36,7 +48,7 @@ def test_a_replicate_beyond_five_times_the_start_counts_as_diverged():
     assert svgd.values["sliced_w2"] == [0.2, None, 4.9, None, None]
     assert svgd.values["seconds"] == [1.0] * 5  # costs stand
     assert (svgd.n_diverged, svgd.diverged, svgd.status) == (3, {1: 40, 3: 40, 4: 7}, Status.OK)
-    assert svgd.worst == 500.0
+    assert (svgd.worst, svgd.n_lost) == (500.0, 1)
     assert "2 of 5 replicates ended above 5 in sliced_w2, 5 times initial's" in svgd.reason
     assert found["initial"].values["sliced_w2"] == [0.5, 1.0, 9.0]
 
@@ -104,3 +116,39 @@ def test_replicates_that_stopped_are_left_out_and_one_checkpoint_tells_nothing()
     lost = [1.0] * 7 + [np.inf]
     assert still_improving(grid([2.0] * 8, lost), "sliced_w2")
     assert still_improving(grid([2.0] * 8, [1.0] * 8, checkpoints=[2]), "sliced_w2") is None
+
+
+def test_the_largest_r_hat_of_exact_chains_is_exceeded_as_often_as_it_says():
+    """Of four chains of 16 draws and ten of 8 (nested), in two dimensions: 300 exact paths each, against 5% of chance; above 1.05
+    are a third of the former and most of the latter."""
+    generator, task = torch.Generator().manual_seed(7), registry.load_task("banana")
+    for chains, draws in ((4, 16), (10, 8)):
+        path = torch.randn(300, draws, chains, 2, generator=generator, dtype=torch.float64)
+        found = rhat(path[:, 0], Context(task, None, path=path)).numpy()
+        assert (found > MAX_RHAT).mean() > 0.3
+        assert (found > largest_rhat(draws, chains, 2)).sum() <= stats.binom.ppf(0.999, 300, ALPHA)
+        assert largest_rhat(1000, chains, 2) < MAX_RHAT
+
+
+@pytest.mark.parametrize(("iterations", "word"), [(16, "unknown"), (200, "transient")])
+def test_of_few_draws_r_hat_does_not_tell(tmp_path, iterations, word):
+    """Ten chains of 8 draws after burn-in, or of 100, with an R-hat of 1.1."""
+    values = {"sliced_w2": [0.5] * 3, "rhat": [1.1] * 3, "ess_bulk": [90.0] * 3}
+    record = records.make_record(
+        "few", kind="chains", particles=10, samples=80, burn_in=0.5, values=values, iterations=iterations
+    )
+    rows = [(r, c, iterations // (2 - c), 1.0, 1.0, "sliced_w2", 0.5) for c in range(2) for r in range(3)]
+    curve = records.make_curve(rows)
+    run = made_stores.write_store(tmp_path, [(record, curve, None)])
+    (cell,) = run.cells
+    assert convergence(run, cell, "sliced_w2") == word
+    assert undiagnosed(run, cell) is (word == "unknown")
+
+
+@pytest.mark.parametrize(("size", "iterations"), [((1, 2, 3), 9000), ((2, 50, 40), 700), ((1, 400, 9000), 50)])
+def test_kept_states_are_those_of_the_recorder(size, iterations):
+    spec = records.make_record(chunk=size[0], particles=size[1], burn_in=0.25, thinning=3).spec
+    recorder = PathRecorder(torch.zeros(size), spec.burn_in, spec.thinning)
+    for step in range(1, iterations + 1):
+        recorder.add(step, torch.zeros(size))
+    assert kept_states(spec, iterations, size[2]) == recorder.held

@@ -12,7 +12,14 @@ from scipy import stats
 
 from parvibench.core.reference import Floor
 from parvibench.metrics.floors import ALPHA, exact_p_value, p_value
-from parvibench.statistics import all_pairs, interquartile_mean, median_interval, paired_difference, runtime_profile
+from parvibench.statistics import (
+    all_pairs,
+    interquartile_mean,
+    median_interval,
+    p_no_better,
+    paired_difference,
+    runtime_profile,
+)  # fmt: skip
 
 REPLICATES = (5, 10, 30)
 TASKS = 5
@@ -58,11 +65,28 @@ def _studies() -> Iterator[Study]:
             ALPHA,
             partial(_pairs_trial, n),
         )
-    for n in (5, 10):
-        for spread, shift in ((0.2, 0.3), (0.5, 0.9)):
+    for n in (3, 5, 10):
+        for spread, shift in ((0.2, 0.3), (0.5, 0.9), (1.0, 1.6), (1.5, 2.0)):
             law = f"lognormal, spread {spread:g}, {math.exp(shift):.2g} floors"
             what = f"level: one of 22 equal methods on {TASKS} tasks is far from those that pass for exact draws"
             yield what, law, n, ALPHA, partial(_far_trial, n, spread, shift)
+    for methods, n, tasks in ((4, 20, 1), (4, 10, 3), (22, 5, 5), (22, 20, 3)):
+        for rate in (0.0, 0.05, 0.15):
+            law = f"lognormal, unlike spreads, {rate:.0%} lost"
+            what = f"level: any of {methods} equal methods on {tasks} tasks is better or unreliable"
+            yield what, law, n, ALPHA, partial(_lost_trial, methods, n, tasks, rate)
+    for lost in (1, 3, 4, 9):
+        for methods, tasks in ((4, 1), (22, 5)):
+            what = f"power: the best of {methods} methods on {tasks} tasks, twice as good, is unreliable"
+            yield (
+                what,
+                f"lognormal, {lost} of 20 lost",
+                20,
+                float(lost > 3),
+                partial(_ahead_trial, methods, tasks, lost),
+            )
+    for n in (5, 20):
+        yield "level: paired comparison of two runs", "normal, correlated 0.8", n, ALPHA, partial(_compare_trial, n)
 
 
 def _median_trial(draw: Draw, n: int, truth: float, rng: np.random.Generator) -> float:
@@ -118,6 +142,29 @@ def _pairs_trial(n: int, rng: np.random.Generator) -> float:
     spreads = [np.exp(rng.normal(size=(30, 1))) for _ in range(TASKS)]
     found = all_pairs([np.exp(0.2 * s * rng.normal(size=(30, n))) for s in spreads], [0.0] * TASKS)
     return float(any(better.any() for better in found.better))
+
+
+def _lost_trial(methods: int, n: int, tasks: int, rate: float, rng: np.random.Generator) -> float:
+    """Whether a difference of values or of reliability is found between equal methods that lose replicates at one rate."""
+    values = [np.exp(0.3 * np.exp(rng.normal(size=(methods, 1))) * rng.normal(size=(methods, n))) for _ in range(tasks)]
+    lost = [np.where(rng.random(x.shape) < rate, math.inf, x) for x in values]
+    found = all_pairs(lost, [0.0] * tasks)
+    return float(any(b.any() for b in (*found.better, *found.unreliable)))
+
+
+def _ahead_trial(methods: int, tasks: int, lost: int, rng: np.random.Generator) -> float:
+    """Whether a method that is twice as good as the others, which lose nothing, is unreliable on the first task."""
+    values = [np.exp(0.3 * rng.normal(size=(methods, 20))) for _ in range(tasks)]
+    values[0][0] /= 2
+    values[0][0, :lost] = math.inf
+    return float(all_pairs(values, [0.0] * tasks).unreliable[0][0])
+
+
+def _compare_trial(n: int, rng: np.random.Generator) -> float:
+    """Whether two runs of equal methods on shared noise differ, as ``parvibench compare`` tests one cell."""
+    shared = rng.normal(size=n)
+    u, v = (0.8**0.5 * shared + 0.2**0.5 * rng.normal(size=n) for _ in range(2))
+    return float(min(1.0, 2 * p_no_better(u, v), 2 * p_no_better(v, u)) <= ALPHA)
 
 
 def _far_trial(n: int, spread: float, shift: float, rng: np.random.Generator) -> float:

@@ -26,10 +26,13 @@ from scipy import optimize, special, stats
 NOT_RUN = ("unsupported", "skipped", "interrupted", "damaged")
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
-    "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
-    "Replicates that differ by orders of magnitude can hide from such tests; where some of these methods pass for exact draws, "
-    "those are therefore left out that have over five times the medians of them all and are significantly worse than exact draws "
-    "(exact rank tests against the floor, at the same level). Methods that have not converged take part and are marked."
+    "with a lower median, and by moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of "
+    "target, 5% for each kind. Where replicates were lost, the same family holds an exact test of every method's number of them: "
+    "methods that lose significantly more than the others are not among the best, and rank behind these. "
+    "Where replicates of these methods differ little (logarithms with standard deviations up to 0.5) and some pass for exact draws, "
+    "those are left out that have over five times the medians of all that pass and are significantly worse than exact draws (exact "
+    "rank tests against the floor, in the same family). Replicates that differ more can hide differences from such tests. Methods "
+    "that have not converged take part and are marked."
 )
 UNITS = {
     "iterations": "iterations", "score_evaluations": "score evaluations per replicate",
@@ -101,7 +104,7 @@ def moderated_p(x: np.ndarray, overlap: float) -> list[tuple[int, int, float, fl
     """Of all pairs of rows: mean difference and p-value, variances shrunk as Smyth (2004) does."""
     n = x.shape[1]
     pairs = [(i, j, x[i] - x[j]) for i in range(len(x)) for j in range(i + 1, len(x))]
-    if n < 2:
+    if n < 3:
         return [(i, j, float(d.mean()), 1.0) for i, j, d in pairs]
     own = [float(np.var(d, ddof=1)) for *_, d in pairs]
     logs = np.log([v for v in own if v > 1e-24 * float((x**2).mean())])
@@ -124,6 +127,20 @@ def moderated_p(x: np.ndarray, overlap: float) -> list[tuple[int, int, float, fl
     return found
 
 
+def loses_more(lost: np.ndarray) -> list[float]:
+    """Of every row, chance of so many losses or more, if in each column each row is one of the lost ones by equal chances."""
+    found = []
+    for mine in lost.sum(1):
+        chances = {0: 1.0}  # number of losses -> probability
+        for share in lost.mean(0):
+            some = {n: p * (1 - share) for n, p in chances.items()}
+            for n, p in chances.items():
+                some[n + 1] = some.get(n + 1, 0.0) + p * share
+            chances = some
+        found.append(min(1.0, sum(p for n, p in chances.items() if n >= mine)))
+    return found
+
+
 @dataclass
 class Board:
     """One row per cell, with rank and place among the best, of all methods or of one kind."""
@@ -143,11 +160,14 @@ class Board:
             ranked = rows.index[c.loc[rows.index, "ranked"]]
             if not np.isfinite(c.loc[ranked, "score"]).any():
                 c.loc[ranked, "ranked"] = False
-        c["rank"] = c["score"].where(c["ranked"]).groupby(c["task"]).rank(method="min")
-        c[["best", "beaten", "beats", "pairs"]] = [False, False, 0, 0]
+        c[["best", "beaten", "lossy", "beats", "pairs"]] = [False, False, False, 0, 0]
         c["finite"] = c["ranked"] & np.isfinite(c["score"])
         for _, rows in c[c["finite"]].groupby("group"):
             self._compare(rows)
+        c["rank"] = math.nan
+        for _, rows in c[c["ranked"]].groupby("task"):
+            places = list(zip(np.isinf(rows["score"]), rows["lossy"], rows["score"], strict=True))
+            c.loc[rows.index, "rank"] = [1.0 + sum(other < own for other in places) for own in places]
 
     def _measured(self, row: pd.Series) -> tuple[float, float, float, float]:
         values = self.values.get((row["task"], row["label"]))
@@ -168,33 +188,45 @@ class Board:
         return list(rows.index[~usual & (rows["score_evaluations"] > 1.1 * rows.loc[usual, "score_evaluations"].max())])
 
     def _compare(self, rows: pd.DataFrame) -> None:
-        tests = []
+        tests: list[tuple[Any, ...]] = []
+        losses: list[tuple[Any, float]] = []
         for _, mine in rows.groupby("task"):
             sign = -1 if mine["direction"].iloc[0] == "higher" else 1
             lists = [self.values[t, m] for t, m in zip(mine["task"], mine["label"], strict=True)]
             x = sign * np.array([v[: min(map(len, lists))] for v in lists], dtype=float)
             finite = np.isfinite(x)
+            if not finite.all():
+                losses += zip(mine.index, loses_more(~finite), strict=True)
             x = np.where(finite, x, x[finite].max())
             x = np.log(x) if (x > 0).all() else x
             tests += [(mine.index[i], mine.index[j], m, p) for i, j, m, p in moderated_p(x, mine["overlap"].iloc[0])]
         tests += [(None, i, -1.0, p) for i, p in rows["p_exact"].items() if p == p]  # exact draws are better than i
-        worst, worse, told = 0.0, set(), set()
+        tests += [(None, (i,), -1.0, p) for i, p in losses]  # the others lose fewer replicates than i
+        worst, worse, told, better = 0.0, set(), set(), []
         for place, (i, j, mean, p) in enumerate(sorted(tests, key=lambda test: test[3])):
             worst = max(worst, p * (len(tests) - place))
             if worst > 0.05:
                 break
-            if i is None:
+            if isinstance(j, tuple):
+                worse.update(j)
+                self.cells.loc[list(j), "lossy"] = True
+            elif i is None:
                 told.add(j)
-                continue
-            worse.add(j if mean < 0 else i)
-            self.cells.loc[i if mean < 0 else j, "beats"] += 1
+            else:
+                better.append((i, j) if mean < 0 else (j, i))
+        for i, j in better:
+            if rows.loc[i, "score"] < rows.loc[j, "score"] and not self.cells.loc[i, "lossy"]:
+                worse.add(j)
+                self.cells.loc[i, "beats"] += 1
         self.cells.loc[rows.index, "pairs"] = len(tests)
         self.cells.loc[rows.index, "beaten"] = rows.index.isin(worse)
         for _, mine in rows.groupby("task"):
             unbeaten = mine[~mine.index.isin(worse)]
             ratios = unbeaten["med"] / unbeaten["floor"]
             passing = ratios[unbeaten["verdict"] == "indistinguishable"].max()
-            best = [i for i, ratio in ratios.items() if not (i in told and ratio > 5 * passing)]
+            lists = [self.values[t, m] for t, m in zip(unbeaten["task"], unbeaten["label"], strict=True)]
+            near = bool(told) and all(len(x) > 2 and np.std(np.log(x), ddof=1) <= 0.5 for x in lists)
+            best = [i for i, ratio in ratios.items() if not (near and i in told and ratio > 5 * passing)]
             self.cells.loc[best, "best"] = True
             if mine["marks"].str.contains("no better than initial", regex=False).all():
                 self.cells.loc[mine.index, "best"] = False
@@ -265,7 +297,7 @@ class Board:
         words = {}
         for label in order:
             marks = Counter(
-                w
+                "lost replicates" if w.startswith("lost ") else w
                 for m in best.loc[best["label"] == label, "marks"]
                 for w in m.split(", ")
                 if w not in ("", "edge", "untuned")

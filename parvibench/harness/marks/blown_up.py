@@ -5,7 +5,8 @@ A replicate r counts as diverged when, at its last checkpoint,
     RMSE_r > 10 sqrt(mean_t (y_t - m)^2),   m the mean of the training responses,          (networks, as they run)
     primary_r > 5 median(primary of the anchor ``initial``),   where that median is above zero  (as results are read)
 
-and lower values of the primary metric are better. The first rule needs the data, so the run applies it; the second
+and lower values of the primary metric are better. Such a replicate ranks worst; that samples are not exact draws it does not
+prove, as one does that ends without finite samples (``n_lost``). The first rule needs the data, so the run applies it; the second
 needs another cell, so reading a run applies it, to stores of any age. What a replicate had reached stays in the store.
 """
 
@@ -38,7 +39,8 @@ def rmse_limits(predictive: PredictiveData | None) -> list[float] | None:
 def counted(cells: Sequence[CellRecord], primary: Callable[[str], str]) -> tuple[CellRecord, ...]:
     """The cells of one run, in order, with blown-up replicates counted as diverged: their values become null.
 
-    ``primary`` names the metric that ranks a task; its worst finite value in a cell becomes ``worst``.
+    ``primary`` names the metric that ranks a task; its worst finite value in a cell becomes ``worst``, the
+    number of diverged replicates without one ``n_lost``.
     """
     limits = _limits(cells, primary)
     return tuple(_counted(cell, primary(cell.task), limits.get(cell.task, math.inf)) for cell in cells)
@@ -62,8 +64,9 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
         return cell
     pick = min if registry.direction(metric) == "higher" else max
     finite = [v for v in values if v is not None]
-    seen = cell.model_copy(update={"worst": pick(finite) if finite else None})
     ids = cell.spec.replicates
+    n_lost = sum(v is None and r in cell.diverged for r, v in zip(ids, values, strict=False))
+    seen = cell.model_copy(update={"worst": pick(finite) if finite else None, "n_lost": n_lost})
     beyond = [r for r, v in zip(ids, values, strict=False) if v is not None and v > limit and cell.kind != "anchor"]
     lost = {r for r in ids if r in cell.diverged} | set(beyond)
     if not lost:

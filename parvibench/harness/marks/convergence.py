@@ -4,7 +4,8 @@ A chain's cell is ``transient`` when, in the median over replicates,
 
     R-hat > 1.05   or   bulk ESS of the path after burn-in < n / 4,
 
-n the number of samples judged. R-hat is rank-normalised (Vehtari et al. 2021, arXiv:1903.08008), nested where a chain
+n the number of samples judged. Of few draws R-hat exceeds 1.05 by chance: a cell whose R-hat exact chains of as many draws
+exceed in more than 5% of replicates (``largest_rhat``) is ``unknown``. R-hat is rank-normalised (Vehtari et al. 2021, arXiv:1903.08008), nested where a chain
 has few kept states; networks are judged by what they predict (``metrics.chains``). A replicate without a finite R-hat
 counts as not converged.
 
@@ -14,21 +15,29 @@ budget), signed so that lower is better, a cell is ``still improving`` when
     median_r (a_r - b_r) > 0.05 |median_r a_r|   and the 95% interval of that median lies above zero.
 
 A negative log likelihood has no zero of its own (units of y shift it): there the fall must exceed 0.05 nats, 5% of the
-likelihood. The interval is that of order statistics (``statistics.median_interval``), below six replicates the range.
+likelihood. A method that has ended its run itself does not improve. The interval is that of order statistics (``statistics.median_interval``), below six replicates the range.
 """
 
+import math
+
 import numpy as np
+from scipy import stats
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
+from parvibench.harness.run.account import ENDED
+from parvibench.harness.run.recorder import kept_states
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun, median_of
+from parvibench.metrics.chains import GROUPS, NESTED_BELOW, NESTED_FROM, PREDICTIONS
 from parvibench.statistics import median_interval
 
 #: Words for a cell that a longer run would change; shown wherever the method is named.
 UNFINISHED = ("transient", "still improving")
 #: Rank-normalised R-hat above which a path has not converged.
 MAX_RHAT = 1.05
+#: Share of replicates of exact chains whose R-hat may be called that of a path that has not converged.
+ALPHA = 0.05
 #: Bulk ESS of the path over the number of samples judged, at least.
 ESS_SHARE = 0.25
 #: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
@@ -46,9 +55,11 @@ def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
     if cell.status is not Status.OK or cell.kind == "anchor":
         return ""
     on_the_way = transient(cell) if cell.kind == "chains" or "rhat" in cell.values else False
+    if on_the_way and in_doubt(results, cell):
+        on_the_way = None
     if on_the_way:
         return "transient"
-    improving = still_improving(results.curve_grid(cell), metric)
+    improving = ENDED not in cell.flags and still_improving(results.curve_grid(cell), metric)
     if improving:
         return "still improving"
     if improving is None or on_the_way is None:
@@ -69,9 +80,44 @@ def transient(cell: CellRecord) -> bool | None:
     return (rhat is not None and not rhat <= MAX_RHAT) or (ess is not None and not ess >= ESS_SHARE * cell.samples)
 
 
-def undiagnosed(cell: CellRecord) -> bool:
-    """Whether chains have neither R-hat nor ESS although both were wanted: no path was recorded, or a short one."""
-    return cell.kind == "chains" and transient(cell) is None and bool({"rhat", "ess_bulk"} & set(cell.absent))
+def undiagnosed(results: StoredRun, cell: CellRecord) -> bool:
+    """Whether chains have neither R-hat nor ESS although both were wanted, or too few draws for their R-hat to tell."""
+    missing = transient(cell) is None and bool({"rhat", "ess_bulk"} & set(cell.absent))
+    return cell.kind == "chains" and (missing or in_doubt(results, cell))
+
+
+def in_doubt(results: StoredRun, cell: CellRecord) -> bool:
+    """Whether a cell is transient by an R-hat alone that exact chains of so few draws have in over ``ALPHA`` of replicates."""
+    rhat, ess = median_of(cell, "rhat"), median_of(cell, "ess_bulk")
+    if rhat is None or not MAX_RHAT < rhat < math.inf or (ess is not None and not ess >= ESS_SHARE * cell.samples):
+        return False
+    row, samples = registry.tasks().get(cell.task), None
+    if row is None or row.dim is None:
+        samples = results.samples(cell)
+    dim = row.dim if row is not None and row.dim else 1 if samples is None else samples.shape[-1]
+    compared = PREDICTIONS + 1 if row is not None and "network" in row.tags else dim
+    return rhat <= largest_rhat(kept_states(cell.spec, cell.iterations, dim), cell.particles, compared)
+
+
+def largest_rhat(draws: int, chains: int, dim: int) -> float:
+    """What the R-hat of independent normal draws exceeds with a probability of at most ``ALPHA``.
+
+    The variance between the means of chains over that within is an F variable; bulk and folded R-hat of every coordinate
+    share the level evenly.
+
+    Args:
+        draws: of a chain, 4 or more.
+        chains: their number; one is cut into two, as ``metrics.chains.rhat`` does.
+        dim: coordinates.
+    """
+    level = ALPHA / (2 * dim)
+    if 2 * 4 <= draws < NESTED_BELOW and chains >= NESTED_FROM:
+        each = chains // GROUPS * (draws - draws // 2)
+        return math.sqrt(1 + float(stats.f.isf(level, GROUPS - 1, GROUPS * (each - 1))) / each)
+    parts, each = (2 * chains, draws // 2) if chains > 1 else (4, draws // 4)
+    if each < 2:
+        return math.inf
+    return math.sqrt(1 - 1 / each + float(stats.f.isf(level, parts - 1, parts * (each - 1))) / each)
 
 
 def still_improving(curves: CurveGrid, metric: str) -> bool | None:

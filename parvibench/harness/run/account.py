@@ -169,6 +169,7 @@ class Guard:
 CHANGED = (
     "the density of one point changed between calls: it is no function of the point, and the samples follow no law"
 )
+ENDED = "ended before its budget was spent: further steps would change nothing"
 UNDEFINED = (
     "the log density was NaN or +inf at some points: samplers avoid them or diverge, and the samples may be wrong"
 )

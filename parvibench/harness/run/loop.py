@@ -3,7 +3,9 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from parvibench.core.algorithm import Anchor, finite_replicates, floating_tensors, grounded, take_steps
+from parvibench.core.algorithm import Algorithm, Anchor, finite_replicates, floating_tensors, grounded, take_steps
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import StoreError
 from parvibench.core.sequential import GrowingProblem, SequentialTask
@@ -20,12 +22,13 @@ from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Notify
 
-from .account import CHANGED, UNDEFINED, Account, Guard, Repeated
+from .account import CHANGED, ENDED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
 from .clock import reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
+from .shared_data import Unchanged, refuse_spoilt
 from .stepping import Advance, Stepper, Tally, Trial, step_mode
 from .thompson import DecisionMaker
 
@@ -64,8 +67,16 @@ def run_chunk(
         UnsupportedError: the task lacks what the algorithm needs.
         ShapeError: the algorithm's samples are not real numbers of the expected shape.
         BudgetIgnored: the meter was changed, or a plug-in went past it.
+        InputError: a plug-in changed data that cells of this process share, now or before.
     """
-    chunk, device = Chunk.of(cell, replicates), torch.device(cell.spec.device)
+    refuse_spoilt()
+    chunk = Chunk.of(cell, replicates)
+    with Unchanged(chunk) if cell.is_plugin else nullcontext():
+        return _run_loaded(chunk, notify, snapshot, deferred=deferred)
+
+
+def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, deferred: bool) -> ChunkResult:
+    cell, device = chunk.cell, torch.device(chunk.cell.spec.device)
     judge = None if deferred else Judge(chunk.task, cell.metrics, chunk.replicates)
     reset_peak_memory(device)
     if isinstance(chunk.method, Anchor):
@@ -81,8 +92,10 @@ def run_chunk(
     with step_mode(cell, chunk.method), run.guard:
         state, step, pending = run.resumed(trial) or run.begun(trial.horizon)
         steps = take_steps(advance, run.problem, chunk.settings, state, step)
+        method = chunk.method
+        ended = None if type(method).ended is Algorithm.ended else partial(method.ended, run.problem, chunk.settings)
         stepper = Stepper(
-            steps, advance, run.problem.meter, run.account.clock, run.path.recorder, run.tally, state, step
+            steps, advance, run.problem.meter, run.account.clock, run.path.recorder, run.tally, state, step, ended=ended
         )
         slow = trial.pace > _SLOW_S
         del trial  # its problem has the data a second time
@@ -208,6 +221,8 @@ class _Run:
         result, state, step = self.result, stepper.state, stepper.step
         if stepper.ignored:
             result.flag(_IGNORED)
+        if stepper.done:
+            result.flag(ENDED)
         self._all_diverged(state, step)
         self._decide(stepper, 1.0)
         if step != result.iterations or not result.values:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from parvibench.core.algorithm import require_samples
+from parvibench.core.result import CellSpec
 from parvibench.core.task import Problem
 
 from .chunks import Chunk, ChunkResult
@@ -13,6 +14,26 @@ from .thompson import DecisionMaker, RecentPositions
 
 MAX_POSITIONS = 2000
 MAX_BYTES = 64 * 2**20
+
+
+def kept_states(spec: CellSpec, iterations: int, dim: int) -> int:
+    """States of every chain that a ``PathRecorder`` has after a run of so many iterations, burn-in left out."""
+    size = spec.chunk * spec.particles * dim * (8 if spec.dtype == "float64" else 4)
+    every = spec.thinning
+    while iterations // every > _capacity(size):
+        every *= 2
+    count = iterations // every
+    return count - _start(count, every, spec.burn_in)
+
+
+def _capacity(size: int) -> int:
+    """Most positions of this size, in bytes, that are recorded; even."""
+    return 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // max(1, size)) // 2)
+
+
+def _start(count: int, every: int, burn_in: float) -> int:
+    """Index of the first position after the burn-in; position i is that of iteration (i + 1) k, k = ``every``."""
+    return int(burn_in * count) if burn_in < 1 else min(count, int(burn_in) // every)
 
 
 class PathRecorder:
@@ -24,8 +45,7 @@ class PathRecorder:
     """
 
     def __init__(self, x: Tensor, burn_in: float = 0.5, thinning: int = 1) -> None:
-        size = max(1, x.numel() * x.element_size())
-        self._capacity = 2 * max(2, min(MAX_POSITIONS, MAX_BYTES // size) // 2)
+        self._capacity = _capacity(x.numel() * x.element_size())
         self._burn_in, self._every, self._count = burn_in, thinning, 0
         # One block of memory: many small long-lived ones slow the sampler's own allocations.
         self._positions = x.new_empty((self._capacity, *x.shape))
@@ -56,10 +76,7 @@ class PathRecorder:
 
     @property
     def _start(self) -> int:
-        """Index of the first position after the burn-in; position i is that of iteration (i + 1) k."""
-        if self._burn_in < 1:
-            return int(self._burn_in * self._count)
-        return min(self._count, int(self._burn_in) // self._every)
+        return _start(self._count, self._every, self._burn_in)
 
     @property
     def held(self) -> int:

@@ -116,12 +116,14 @@ class Stepper:
     tally: Tally  #: receives what the algorithm reports of its steps
     state: Any  #: after the last complete step
     step: int  #: number of complete steps
+    done: bool = False  #: whether the algorithm has ended
     ignored: bool = False  #: whether the algorithm went on after its budget was spent
+    ended: Callable[[Any], bool] | None = None  #: whether a state is the last; None: none is
 
     def go(self, stop: int, enough: float = math.inf) -> bool:
         """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
 
-        False when the budget allows no further step.
+        False when the budget allows no further step, or the algorithm has ended.
         """
         # What is done here at every step adds up to a few tenths of a microsecond.
         meter, counting = self.meter, enough < math.inf
@@ -141,6 +143,9 @@ class Stepper:
                     self.tally.add(info)
                 if recording:
                     positions.append(state.x)
+                if self.ended is not None and self.ended(state):
+                    self.done = True
+                    return False
                 if step >= stop or (counting and meter.charged >= enough):
                     break
         except BudgetExhausted:

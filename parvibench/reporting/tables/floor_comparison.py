@@ -14,12 +14,15 @@ from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
 from parvibench.reporting.formatting import name
 from parvibench.reporting.text.marks import LOST_REFERENCES
 
+#: How a cell ends through no doing of its method.
+_BY_THE_MACHINE = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.INTERRUPTED)
+
 
 class FloorComparison(NamedTuple):
     """A cell's samples compared with exact draws of the same size."""
 
-    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm, or ``too few
-    #: replicates``; empty without a verdict
+    #: ``indistinguishable`` or ``distinguishable`` at 5%, all metrics with a floor combined by Holm, ``too few replicates``, or
+    #: ``incomplete``, where the machine ended a run; empty without a verdict
     verdict: str = ""
     p_value: float = math.nan  #: the smallest adjusted p-value; NaN without such a metric
     p_exact: float = math.nan  #: by the primary metric alone, of the exact rank test; NaN where it has no floor
@@ -34,9 +37,12 @@ class FloorComparison(NamedTuple):
 def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     """Compare one cell with its floors; every field is empty without a reference or without values.
 
-    A failed replicate ranks worst in every test, and the cell then has no equivalent n.
+    A failed replicate ranks worst in every test, and the cell then has no equivalent n. One without finite samples decides:
+    exact draws have none.
     """
     reference = floored_of(cell.task)
+    if reference is not None and cell.status in _BY_THE_MACHINE:
+        return FloorComparison("incomplete", verdict_basis=cell.reason[:300])
     if reference is None or cell.status is not Status.OK or not cell.values:
         return FloorComparison()
     n = judged_size(cell.samples, reference) or cell.samples
@@ -48,10 +54,14 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
         size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
     if cell.kind == "chains" and cell.particles < cell.samples:
         interval = None  # that of independent draws would hold the number too rarely
-    basis = [tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
+    verdict, p = tests.verdict.replace("not applicable", ""), min(tests.adjusted.values(), default=math.nan)
+    if cell.n_lost:
+        verdict, p = "distinguishable", 0.0
+    lost = f"{cell.n_lost} of {cell.n_replicates} replicates ended without finite samples" if cell.n_lost else ""
+    basis = [lost or tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
     return FloorComparison(
-        "" if tests.verdict == "not applicable" else tests.verdict,
-        min(tests.adjusted.values(), default=math.nan),
+        verdict,
+        p,
         exact_p_value(primary, values[primary], tests.floors[primary]) if primary in tests.floors else math.nan,
         "; ".join(filter(None, basis)),
         math.nan if size is None else size,

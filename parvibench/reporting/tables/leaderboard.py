@@ -1,7 +1,8 @@
 """The board of a run: one row per task and method, ranked by the task's primary metric.
 
 Every requested cell has a row. The anchors ``exact`` and ``initial`` stand beside the methods and are not
-ranked. Cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
+ranked. Methods rank by their medians; those that lose significantly more replicates than the others rank behind these;
+cells that diverged, timed out, ran out of memory or crashed share the last rank; cells that were
 not run (unsupported, skipped, interrupted) have none, nor have methods whose own budget is beyond that of the others, nor
 single points judged without reference samples. Among the best of a task are the ranked methods with a finite result,
 converged or not, than which no other is significantly better, without those that ``Comparisons.best`` leaves out; where none
@@ -58,7 +59,7 @@ _SHAPES = ("multimodal", "curved", "heavy-tailed", "correlated", "log-concave")
 COLUMNS = (
     "task", "group", "rank", "label", "algorithm", "kind", "anchor", "status", "reason", "metric", "median", "low",
     "high", "floor_ratio", "verdict", "p_value", "p_exact", "verdict_basis", "equivalent", "equivalent_low", "equivalent_high", "n_diverged", "replicates", "samples", "score_evaluations", "with_tuning", "iteration", "seconds", "worst", "start", "convergence",
-    "marks", "best", "beaten", "beats", "compared", "pairs",
+    "marks", "best", "beaten", "unreliable", "beats", "compared", "pairs",
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
     """The rankings of all tasks, with a column for the median of every other metric.
 
     ``best``: whether a method is among the best; ``beaten``: whether it is significantly worse than another of ``compared``
-    methods; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
+    methods; ``unreliable``: whether it loses significantly more replicates than the others; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     For the other columns see ``_ranking``.
 
     ``measured``: rows of the table of a run of which these are some cells; what they say of a cell alone is not
@@ -75,11 +76,17 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
     rows = [row for task in results.by_task for row in _ranking(results, task, measured)]
     if not rows:
         return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.DataFrame(rows).assign(best=False, beaten=False, beats=0, compared=0, pairs=0)[list(COLUMNS)]
+    frame = pd.DataFrame(rows).assign(best=False, beaten=False, unreliable=False, beats=0, compared=0, pairs=0)[
+        list(COLUMNS)
+    ]
     texts: list[str] = list(frame.select_dtypes("str"))
     frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
     for _, rows in frame.groupby("group", sort=False):
         _compare(results, frame, rows)
+    order = frame.assign(place=frame.groupby("task", sort=False).ngroup()).sort_values(
+        ["place", "anchor", "rank"], kind="stable"
+    )
+    frame = order[list(COLUMNS)].reset_index(drop=True)
     cells = {(c.task, c.label): c for c in results.cells}
     keys = list(zip(frame["task"], frame["label"], strict=True))
     wide = pd.DataFrame([{m: interval_of(cells[key], m)[0] for m in cells[key].values} for key in keys])
@@ -125,7 +132,7 @@ def _last(value: float) -> tuple[bool, float]:
 
 
 def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Fill ``best``, ``beaten``, ``beats``, ``compared`` and ``pairs`` of the tasks of one group."""
+    """Fill the columns from ``best`` on for the tasks of one group; unreliable methods rank behind the others."""
     found = scores(results, rows)
     rows = rows[competing(rows)]
     tasks = [mine for _, mine in rows.groupby("task", sort=False)]
@@ -139,6 +146,9 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
     for i, mine in enumerate(tasks):
         better_than_start = not mine["marks"].map(lambda words: NO_BETTER in words).all()
         best = compared.best(i, mine["floor_ratio"], mine["verdict"] == "indistinguishable")
+        last = mine["rank"].to_numpy(float) + len(mine) * compared.unreliable[i]
+        frame.loc[mine.index, "rank"] = stats.rankdata(last, method="min")
+        frame.loc[mine.index, "unreliable"] = compared.unreliable[i]
         frame.loc[mine.index, "best"] = best & better_than_start
         frame.loc[mine.index, "beaten"] = ~compared.unbeaten(i)
         frame.loc[mine.index, "beats"] = compared.better[i].sum(1)
@@ -169,10 +179,11 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, An
     if state == UNFINISHED[1] and compared.verdict == "indistinguishable":
         state = finished(cell)  # from exact draws: a fall of its metric is their noise
     one = cell.kind == "particles" and cell.particles == 1 and metric.startswith("ksd")
-    first = UNDIAGNOSED if state and undiagnosed(cell) else state
+    first = UNDIAGNOSED if state and undiagnosed(results, cell) else state
     marks = [
         *[first] * (first in (*UNFINISHED, UNDIAGNOSED)),
         *[ONE_POINT] * one,
+        *[words.LOST.format(n=cell.n_diverged, of=cell.n_replicates)] * bool(cell.n_diverged),
         *_step_marks(results.run.suite, cell),
     ]
     same = ("task", "label", "algorithm", "kind", "reason", "n_diverged", "samples", "score_evaluations", "start")

@@ -17,7 +17,7 @@ from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
 
 #: How a cell of the leaderboard is ranked; the same numbers stand in page.js.
-_RANKED, _FAILED, _UNRANKED = 0, 1, 2
+_RANKED, _FAILED, _UNRANKED, _UNRELIABLE = 0, 1, 2, 3
 #: As given by ``by_method``.
 Method = tuple[str, pd.Series, dict[str, lb.Row]]
 
@@ -115,8 +115,7 @@ def _tooltip(row: lb.Row) -> str:
     text = f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
     if not math.isnan(row["worst"]):
         text += f", worst replicate {number(row['worst'])}"
-    diverged = f"{row['n_diverged']} of {row['replicates']} replicates diverged" if row["n_diverged"] else ""
-    return "; ".join(filter(None, [text, row["marks"], diverged]))
+    return "; ".join(filter(None, [text, row["marks"]]))
 
 
 def numbers(
@@ -170,7 +169,8 @@ def _sign(metric: str) -> int:
 def _primary_cell(row: dict[Any, Any] | None, among_best: int) -> list[Any] | None:
     if row is None:
         return None
-    how = _UNRANKED if math.isnan(row["rank"]) else _RANKED if row["status"] == Status.OK else _FAILED
+    ranked = _UNRELIABLE if row["unreliable"] else _RANKED if row["status"] == Status.OK else _FAILED
+    how = _UNRANKED if math.isnan(row["rank"]) else ranked
     value = lb.shown(row) if row["status"] == Status.OK else math.nan
     finite = math.isfinite(value)
     cell = [lb.entry(row), _six_digits(value) if finite else None, how if finite or how else _FAILED]

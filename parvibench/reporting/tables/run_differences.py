@@ -15,7 +15,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import StoredRun, metric_values, primary_metric
 from parvibench.reporting.text import comparing
-from parvibench.statistics import holm, median_interval, p_no_better, paired_difference
+from parvibench.statistics import FEWEST, holm, median_interval, p_no_better, paired_difference
 
 from . import leaderboard as lb
 
@@ -163,11 +163,11 @@ def _test(
         u, v = u[:n], v[:n]
         change = paired_difference(v, u, overlap=share)[1:4]
         p = min(1.0, 2 * p_no_better(sign * u, sign * v, share), 2 * p_no_better(sign * v, sign * u, share))
-        return n, list(change), p if n > 1 else math.nan
+        return n, list(change), p if n >= FEWEST else math.nan
     if not (np.isfinite(u).all() and np.isfinite(v).all()):
-        return n, [math.nan] * 3, float(stats.mannwhitneyu(u, v).pvalue)
+        return n, [math.nan] * 3, float(stats.mannwhitneyu(u, v).pvalue) if n >= FEWEST else math.nan
     difference = float(v.mean() - u.mean())
-    if n < 2 or not (u.std() or v.std()):
+    if n < FEWEST or not (u.std() or v.std()):
         return n, [difference, math.nan, math.nan], math.nan
     test = stats.ttest_ind(v, u, equal_var=False)
     return n, [difference, *map(float, test.confidence_interval(0.95))], float(test.pvalue)

@@ -15,7 +15,7 @@ from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.results import interval_of, median_of
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
-from parvibench.statistics import FAR
+from parvibench.statistics import FAR, FAR_SPREAD
 
 from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, estimate, method, numeric, p_value, sortable, whole
@@ -36,7 +36,9 @@ _SUBMISSION_HELP = "of submitted rows. verified: computed by the maintainers wit
 _WORST_HELP = "{metric} of the worst finite replicate, including those that blew up"
 _BEST_HELP = (
     "no other method is significantly better: moderated t tests paired by replicate, Holm over all pairs on all tasks of this kind, 5%; "
-    f"nor is it significantly worse than exact draws, with over {FAR:g} times the medians of the methods that pass for them"
+    "it does not lose significantly more replicates than the others; "
+    f"nor is it significantly worse than exact draws, with over {FAR:g} times the medians of the methods that pass for them (not "
+    f"tested where logarithms of replicates have standard deviations above {FAR_SPREAD:g})"
 )
 
 
@@ -89,8 +91,8 @@ def _verdict(row: lb.Row, usual: str) -> Entry:
     if not row["verdict"]:
         return Entry("", help=basis)
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
-    p = p_value(row["p_value"]).text or "unknown"
-    return Entry(f"{mark}{row['verdict']}", help=f"adjusted p {p}; {basis}".removesuffix("; "))
+    p = p_value(row["p_value"]).text
+    return Entry(f"{mark}{row['verdict']}", help="; ".join(filter(None, [p and f"adjusted p {p}", basis])))
 
 
 def _equivalent(row: lb.Row) -> Entry:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from parvibench import statistics
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.text import leaders
+from parvibench.reporting.text.marks import LOST_SOME
 
 from . import leaderboard as lb
 
@@ -105,8 +106,11 @@ def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
 
 def _warnings(marks: Iterable[str], tasks: int) -> str:
     """What is amiss with a method on the tasks where it is among the best, such as ``transient on 2``."""
-    counts = Counter(w for text in marks for w in str(text).split(", ") if w not in ("", "edge", "untuned"))
-    return ", ".join(w if tasks == 1 else f"{w} on {n}" for w, n in counts.items())
+    words = [w for text in marks for w in str(text).split(", ") if w not in ("", "edge", "untuned")]
+    if tasks == 1:
+        return ", ".join(words)
+    counts = Counter(LOST_SOME if w.startswith("lost ") else w for w in words)
+    return ", ".join(f"{w} on {n}" for w, n in counts.items())
 
 
 def _best(where: str, board: pd.DataFrame) -> Best:

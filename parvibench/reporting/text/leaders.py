@@ -17,10 +17,13 @@ BY_METRIC = {
 #: What "among the best" means, once on a page.
 RULE = (
     "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
-    "moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of target, 5% for each kind. "
-    "Replicates that differ by orders of magnitude can hide from such tests; where some of these methods pass for exact draws, "
-    "those are therefore left out that have over five times the medians of them all and are significantly worse than exact draws "
-    "(exact rank tests against the floor, at the same level). Methods that have not converged take part and are marked."
+    "with a lower median, and by moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of "
+    "target, 5% for each kind. Where replicates were lost, the same family holds an exact test of every method's number of them: "
+    "methods that lose significantly more than the others are not among the best, and rank behind these. "
+    "Where replicates of these methods differ little (logarithms with standard deviations up to 0.5) and some pass for exact draws, "
+    "those are left out that have over five times the medians of all that pass and are significantly worse than exact draws (exact "
+    "rank tests against the floor, in the same family). Replicates that differ more can hide differences from such tests. Methods "
+    "that have not converged take part and are marked."
 )
 _TESTED = " ({tests}, Holm over {pairs}, 5%)"
 _FAR = "than exact draws, with over five times the medians of the methods that pass for them"

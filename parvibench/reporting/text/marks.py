@@ -13,14 +13,16 @@ ONE_POINT = "one point"
 #: A method with an individual budget that exceeds that of the others.
 MORE = "beyond the budget"
 UNDIAGNOSED = "convergence unknown"
+#: Replicates that count as diverged; and the same on several tasks.
+LOST, LOST_SOME = "lost {n} of {of} replicates", "lost replicates"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",
-    "*": "some replicates diverged, blew up, or never moved from a start far off; they count as the worst values",
+    "*": "some replicates diverged, blew up, or never moved from a start far off; they count as the worst values, and methods that lose significantly more than the others rank behind these",
     "†": "transient: R-hat above 1.05, or a bulk ESS of the path below a quarter of the samples",
     "↓": "still improving: the metric fell by more than 5% over the last doubling of the budget",
     "‡": "no better than the initial distribution",
-    "°": "convergence unknown: chains without R-hat and ESS, since their path is too short or was not recorded",
+    "°": "convergence unknown: chains without R-hat and ESS, since their path is too short or was not recorded, or with an R-hat above 1.05 that exact chains of so few draws have in over 5% of replicates",
     "•": "a single point: not ranked, since a discrepancy without reference samples cannot compare it with samples",
     "+": "more score evaluations than the other methods: not ranked",
     "|": "step size at the edge of the tuning grid",

@@ -4,7 +4,7 @@
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
-const FAILED = 1, UNRANKED = 2;  // how a cell is ranked
+const FAILED = 1, UNRANKED = 2, UNRELIABLE = 3;  // how a cell is ranked
 const DIVISIONS = ["tuned", "self-tuning"];
 for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => metric.signs.map((_, c) => (typeof row[c] === "number" ? [number(row[c]), row[c], 0] : row[c] ?? null)));
 const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
@@ -59,15 +59,15 @@ function put(cell, text, value) {
   else cell.dataset.v = value;
 }
 function averageRanks(cells, signs, rows, columns) {
-  // Over the tasks that rank a row. Ties share their mean rank; failures share the last ranks; cells that were not run have none.
+  // Over the tasks that rank a row. Ties share their mean rank; failures share the last ranks, unreliable methods are before them; cells that were not run have none.
   const found = new Map(rows.map((r) => [r, {sum: 0, tasks: 0}]));
   for (const c of columns.filter((c) => signs[c] !== 0)) {
     const ranked = rows.filter((r) => cells[r][c] !== null && cells[r][c][2] !== UNRANKED);
-    const scores = ranked.map((r) => [r, cells[r][c][2] === FAILED ? Infinity : signs[c] * cells[r][c][1]]);
-    if (scores.every(([, score]) => score === Infinity)) continue;  // nobody has a result: nobody is first
-    for (const [r, score] of scores) {
-      const below = scores.filter(([, s]) => s < score).length;
-      const level = scores.filter(([, s]) => s === score).length;
+    const scores = ranked.map((r) => [r, cells[r][c][2] === UNRELIABLE, cells[r][c][2] === FAILED ? Infinity : signs[c] * cells[r][c][1]]);
+    if (scores.every(([, , score]) => score === Infinity)) continue;  // nobody has a result: nobody is first
+    for (const [r, late, score] of scores) {
+      const below = scores.filter(([, l, s]) => (l === late ? s < score : late && s < Infinity) || (!late && l && score === Infinity)).length;
+      const level = scores.filter(([, l, s]) => l === late && s === score).length;
       const mine = found.get(r);
       mine.tasks += 1;
       mine.sum += below + (level + 1) / 2;

@@ -1,0 +1,71 @@
+"""A digest of the data that cells of one process share: references, and the arrays behind densities."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from parvibench.core.errors import InputError
+from parvibench.core.task import Task
+
+from .chunks import Chunk
+
+CHANGED_DATA = (
+    "changed reference or data that cells of this process share: its results are void, and later cells are refused"
+)
+REFUSED = "not run: {cell} changed data in this process; run it in another, with --workers 1 or more"
+#: The first cell of this process that changed shared data.
+_spoilt: list[str] = []
+
+
+def refuse_spoilt() -> None:
+    """Raise ``InputError`` in a process in which a cell has changed shared data."""
+    if _spoilt:
+        raise InputError(REFUSED.format(cell=_spoilt[0]))
+
+
+class Unchanged:
+    """Context in which a chunk runs; ``InputError`` on leaving it where shared data have changed."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+
+    def __enter__(self) -> None:
+        self._before = self._digest()
+
+    def __exit__(self, *_: object) -> None:
+        if self._digest() != self._before:
+            _spoilt.append(f"{self._chunk.cell.label} on {self._chunk.cell.task}")
+            raise InputError(CHANGED_DATA)
+
+    def _digest(self) -> str:
+        task: Task = self._chunk.task
+        found = hashlib.blake2b()
+        for array in _arrays(
+            (task, task.floored(), task.target(self._chunk.replicates[:1], "cpu", torch.float64)), set()
+        ):
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+
+def _arrays(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
+    """Tensors and arrays in a value and in what it holds; of dataclasses the fields, without what they have cached."""
+    if isinstance(value, (str, int, float, type, type(None))) or id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        yield value.detach().cpu().numpy()
+    elif isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _arrays(part, seen)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _arrays(getattr(value, field.name), seen)
+    elif type(value).__module__.startswith("parvibench."):
+        yield from _arrays(vars(value) if hasattr(value, "__dict__") else None, seen)
