@@ -51,7 +51,7 @@ def submitted(repository: Path, body: str) -> str:
 
 def test_accepted_archive_becomes_a_branch_of_the_remote(repository: Path) -> None:
     said = submitted(repository, BODY)
-    assert "accepted" in said
+    assert "1 verified, 1 unverified" in said
     assert "pr create --head submission-" in said
     branches = subprocess.run(
         ["git", "branch", "-a"], cwd=repository.parent / "remote.git", capture_output=True, text=True, check=True

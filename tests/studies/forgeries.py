@@ -8,12 +8,11 @@ archives with one changed bit, ``--kills`` kills the command at random moments a
 """
 
 import argparse
+import contextlib
 import os
 import random
 import re
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -61,17 +60,15 @@ def accept(archive: str, limit: float = 600.0) -> tuple[int, str, float, float]:
     start = time.monotonic()
     with Path("said.txt").open("wb") as said:
         process = subprocess.Popen(words, stdout=said, stderr=said)
-        timer_end = start + limit
-        while True:
-            done, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if done:
-                break
-            if time.monotonic() > timer_end:
+        memory = 0
+        while process.poll() is None:
+            if time.monotonic() > start + limit:
                 process.kill()
+            with contextlib.suppress(OSError, IndexError):
+                peak = Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
+                memory = max(memory, int(peak) * 1024)
             time.sleep(0.02)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    text = Path("said.txt").read_text(errors="replace")
-    return process.returncode, text, time.monotonic() - start, usage.ru_maxrss * 1024
+    return process.returncode, Path("said.txt").read_text(errors="replace"), time.monotonic() - start, memory
 
 
 def files() -> set[Path]:
@@ -85,7 +82,7 @@ def problems(kind: str, elsewhere: bool, truth: float) -> list[str]:
     before = files()
     Path("forged.zip").write_bytes(forged(kind, unpacked(Path("theirs.zip").read_bytes()), other_hardware=elsewhere))
     code, text, seconds, memory = accept("forged.zip")
-    found = [] if code in (0, 1, 2) else [f"exit code {code}"]
+    found = [] if code == 0 or (code in (1, 2) and "parvibench: " in text) else [f"exit code {code}"]
     found += ["traceback"] if "Traceback" in text else []
     found += [f"{seconds:.0f} s"] * (seconds > MOST_S) + [f"{memory / 1e6:.0f} MB"] * (memory > MOST_BYTES)
     new = files() - before
@@ -157,8 +154,6 @@ def main() -> int:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     os.chdir(given.folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not Path("theirs.zip").is_file():
         prepare()
     if given.flips or given.kills:
