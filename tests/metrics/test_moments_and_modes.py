@@ -128,6 +128,7 @@ def test_the_worst_coordinate_by_hand(make_context, randn) -> None:
     names = ["a", "b", "tau", "d", "e"]
     assert worst_named(x, context, names, 0.1) == "sd of tau: 0.80 of the reference's"
     assert worst_named(x + torch.tensor([0, 0, 0, 3.0, 0]), context, names, 0.1).startswith("mean of d: +3.0")
+    draws = draws.clone()
     draws[:, 2] = torch.tensor(stats.t.ppf(np.linspace(1e-5, 1 - 1e-5, 4000), 2))
     context = make_context(5, draws)
     x = draws.clone()
