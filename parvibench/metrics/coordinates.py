@@ -78,9 +78,13 @@ def worst_named(x: Tensor, context: Context, names: Sequence[str], limit: float,
         if heavy[d] and spread:
             parts.append(f"10-90% range of {names[d]}: {widths[0][d] / widths[1][d]:.2f} of the reference's")
         elif heavy[d]:
-            parts.append(f"median of {names[d]}: {_inside(x, quantiles)[0][:, d].mean():.1%} of the samples below the reference's")
+            parts.append(
+                f"median of {names[d]}: {_inside(x, quantiles)[0][:, d].mean():.1%} of the samples below the reference's"
+            )
         elif spread:
             parts.append(f"sd of {names[d]}: {x[:, d].std() / reference.sd[d]:.2f} of the reference's")
         else:
-            parts.append(f"mean of {names[d]}: {(x[:, d].mean() - reference.mean[d]) / reference.sd[d]:+.2f} sd from the reference's")
+            parts.append(
+                f"mean of {names[d]}: {(x[:, d].mean() - reference.mean[d]) / reference.sd[d]:+.2f} sd from the reference's"
+            )
     return ", ".join(parts[:most]) + (f", and {len(parts) - most} more" if len(parts) > most else "")

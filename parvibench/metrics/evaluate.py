@@ -149,7 +149,9 @@ def evaluate_samples(
 def _require_digits(x: Tensor, reference: Reference, names: Sequence[str]) -> None:
     """Refuse samples, or rows, in a precision whose numbers near the target's mean are over a hundredth of its sds apart."""
     for what, values in (("samples", x), ("reference", reference.draws)):
-        eps = torch.where((values.float() == values).all(0), torch.finfo(torch.float32).eps, torch.finfo(values.dtype).eps)
+        eps = torch.where(
+            (values.float() == values).all(0), torch.finfo(torch.float32).eps, torch.finfo(values.dtype).eps
+        )
         steps = eps * reference.mean.abs() / reference.sd
         if (coarse := (steps > 0.01) & (reference.sd > 0)).any():
             i = int(coarse.nonzero()[0])

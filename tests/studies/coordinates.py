@@ -22,7 +22,8 @@ from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 from parvibench.metrics.coordinates import _marginals, worst_named
-from parvibench.metrics.floors import ADDED, ALPHA, FloorTests, floor_tests, verdict_metrics
+from parvibench.metrics.floors import ADDED, ALPHA, WEIGHTS, FloorTests, floor_tests, verdict_metrics
+from parvibench.statistics import holm
 
 LEVELS = (
     "banana", "student-t", "funnel-10d", "gmm2-20d", "gmm40-50d", "brownian-32", "many-well-32", "student-mixture-50d",
@@ -70,10 +71,6 @@ def both(task: Task, x: Tensor) -> Iterator[tuple[str, bool]]:
     yield "with", values.verdict == "distinguishable"
     yield "alone", values.p_values[ADDED] <= ALPHA
     others = [m for m in values.p_values if m != ADDED]
-    # from the p-values at hand: metrics of pairs are costly
-    from parvibench.metrics.floors import WEIGHTS
-    from parvibench.statistics import holm
-
     old = holm([values.p_values[m] for m in others], [{**WEIGHTS, "mode_weight_tv": 10.0}.get(m, 1.0) for m in others])
     yield "without", min(old) <= ALPHA
 
@@ -101,8 +98,7 @@ def main() -> None:
                 wrong = scaled(task, task.exact(n, g), d, 1 + 6 * float(errors[d]) * (-1) ** i)
                 tests, text = judged(task, wrong, [ADDED])
                 # As one of the task's family whose other p-values are all 1: never less than Holm's.
-                family = judged(task, wrong, verdict_metrics(task))[0] if i == 0 else family
-                weight = sum({"mode_weight_tv": 8.0, "tail_error": 3.0}.get(m, 1.0) for m in family.floors)
+                weight = sum(WEIGHTS.get(m, 1.0) for m in verdict_metrics(task) if m in task.reference().floors)
                 hit = tests.p_values[ADDED] * weight <= ALPHA
                 found.update(detected=int(hit), named=int(hit and f"<{d}>" in text))
             else:
