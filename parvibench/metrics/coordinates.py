@@ -27,7 +27,7 @@ def worst_coordinate(samples: Tensor, context: Context) -> Tensor:
     (R,), dimensionless; lower is better, about ``sqrt(2 log(2 D) / n)`` for exact draws. O(n D).
 
     >>> worst_coordinate(x, context)
-    tensor([1.1547], dtype=torch.float64)
+    tensor([1.7321], dtype=torch.float64)
     """
     reference = given(context.reference, "the task has no reference samples")
     return _errors(samples, reference).flatten(1).amax(1)

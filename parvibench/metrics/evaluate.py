@@ -21,9 +21,9 @@ from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute_guarded, values_of
+from .coordinates import worst_named
 from .copies import Copies, find_copies
 from .divergence import NEAREST
-from .coordinates import worst_named
 from .equivalent import equivalent_sample_size
 from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
 from .pairwise import thin
