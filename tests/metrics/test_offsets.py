@@ -20,7 +20,7 @@ from parvibench.metrics.stein import ksd_u
 def test_an_offset_of_a_billion_sds_changes_no_value(name: str, make_context, randn) -> None:
     x, rows = randn(60, 2) + 0.3, randn(200, 2)
     values = [load_metric(name)(x[None] + o, make_context(2, rows + o)).item() for o in (0.0, 1e9)]
-    assert values[1] == pytest.approx(values[0], rel=1e-6)
+    assert values[1] == pytest.approx(values[0], rel=1e-5)
 
 
 @pytest.mark.parametrize("far", [3.0, 1e5, 1e7])
@@ -42,7 +42,9 @@ def test_a_far_point_leaves_the_u_statistic_its_digits(far: float, make_context,
 def test_single_precision_far_from_zero_is_refused(randn) -> None:
     rows = randn(500, 2) + 1e6
     reference = Reference(rows, True, {"bandwidth": 1.0})
-    task = pb.task(lambda x: -0.5 * (x - 1e6).square().sum(), dim=2, initial=[1e6, 1e6], coordinates=("mu", "tau"))
+    task = pb.task(
+        lambda x: -0.5 * (x - 1e6).square().sum(), dim=2, initial=[1e6, 1e6], name="far", coordinates=("mu", "tau")
+    )
     evaluate_samples(task, rows[:100] + 0.1, metrics=["mean_error"], reference=reference)
     with pytest.raises(InputError, match=r"^mu: numbers near 1e\+06 in the precision of the samples are 0\.1"):
         evaluate_samples(task, rows[:100].float(), metrics=["mean_error"], reference=reference)
