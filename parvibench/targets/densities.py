@@ -40,7 +40,7 @@ _TRIED = 4
 _AGREEMENT, _SAME = 1e-3, 1e-3
 #: Distances from the start, in its spreads, and coordinates, where the scores in single and double precision are compared.
 _FAR, _AXES = (100, 1000, 3000, 10_000), 20
-#: A score in single precision that is wrong by more than this share is reported.
+#: A score in single precision that is too long by more than this share is reported; too short are those that saturate.
 _OFF = 0.05
 T = TypeVar("T", bound="FunctionTask")
 
@@ -401,10 +401,10 @@ def _far_out(task: FunctionTask, x: Tensor) -> None:
             single, double = (target.score(points.to(dtype))[0].double() for dtype in (torch.float32, torch.float64))
         except Exception:  # a density may be undefined so far out
             return
-        off = (single - double).norm(dim=1) / double.norm(dim=1)
+        off = single.norm(dim=1) / double.norm(dim=1) - 1
         if len(off := off[off.isfinite()]) and (worst := float(off.max())) > _OFF:
             warnings.warn(
-                f"{task.name}: the score in single precision is wrong by {worst:.0%} at a distance of {distance * spread:.3g} from "
+                f"{task.name}: the score in single precision is {worst:.0%} too long at a distance of {distance * spread:.3g} from "
                 "the start, as that of logsumexp is where its terms are large: write log_density(x.double()), or take differences "
                 "before the logarithm, (terms - terms.detach().max()).exp().sum().log()",
                 stacklevel=4,
