@@ -43,6 +43,7 @@ from torch import Generator, Tensor
 from parvibench.core.exact import ExactTask, Normal, Start, TruncatedNormal
 from parvibench.core.target import InJax, Target
 from parvibench.core.task import DENSITY_METRICS, Facts, Modes
+from parvibench.kernels.gram import log_sum_exp
 
 #: Beyond, hardly any mass of a Gaussian lies near its centre and modes are not counted.
 _MODES_COUNTED_UP_TO = 10
@@ -140,7 +141,7 @@ class FullMixtureTarget(Target):
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log density in nats: (R, N, D) -> (R, N)."""
-        return self._components(x)[0].logsumexp(-2)
+        return log_sum_exp(self._components(x)[0], -2)
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
@@ -149,7 +150,7 @@ class FullMixtureTarget(Target):
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both from one pass: grad log p = -sum_k r_k(x) P_k (x - m_k), r the responsibilities."""
         log_p, pulls = self._components(x)
-        return log_p.logsumexp(-2), self._score(log_p, pulls)
+        return log_sum_exp(log_p, -2), self._score(log_p, pulls)
 
     @staticmethod
     def _score(log_p: Tensor, pulls: Tensor) -> Tensor:
@@ -208,7 +209,7 @@ class SphericalMixtureTarget(Target):
         return x @ self._means.T / self._variance + self._offsets
 
     def _log_density(self, x: Tensor, logits: Tensor) -> Tensor:
-        return logits.logsumexp(-1) - x.square().sum(-1) / (2 * self._variance) + self._constant
+        return log_sum_exp(logits, -1) - x.square().sum(-1) / (2 * self._variance) + self._constant
 
     def _score(self, x: Tensor, logits: Tensor) -> Tensor:
         return (logits.softmax(-1) @ self._means - x) / self._variance

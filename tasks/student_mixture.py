@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 from parvibench.core.exact import ExactTask, Normal
 from parvibench.core.target import JointTarget
 from parvibench.core.task import DENSITY_METRICS, LOG_Z_METRICS, Facts
+from parvibench.kernels.gram import log_sum_exp
 
 _COMPONENTS, _DIM, _HALF_WIDTH = 10, 50, 10.0
 _SECOND_MOMENTS = frozenset({"mean_error", "sd_error", "correlation_error", "sliced_w2", "w2"})
@@ -38,7 +39,7 @@ class StudentMixtureTarget(JointTarget):
         square = 1 + 0.5 * apart**2
         terms = -1.5 * square.log().sum(-1)
         shares = terms.softmax(-2).unsqueeze(-1)
-        return terms.logsumexp(-2) + self._constant, (shares * (-1.5 * apart / square)).sum(-3)
+        return log_sum_exp(terms, -2) + self._constant, (shares * (-1.5 * apart / square)).sum(-3)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ TUNING_REPLICATES = 2_000_000
 WARM_SCATTER = 0.1
 
 DENSITY_METRICS = (
-    "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
-    "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "path_equivalent_n", "seconds", "score_evaluations",
+    "sliced_w2", "w2", "mmd2", "ksd", "kl_knn", "mean_error", "sd_error", "worst_coordinate", "correlation_error", "ks_marginal",
+    "tail_error", "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "path_equivalent_n", "seconds", "score_evaluations",
     "peak_memory",
 )  # fmt: skip
 #: Without the linear programme, whose floors take longer than all others together.

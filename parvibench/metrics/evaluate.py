@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Generator, Tensor
 
 from parvibench.core import registry
+from parvibench.core.errors import InputError
 from parvibench.core.metric import Context, Cost
 from parvibench.core.reference import Floor, Floored, Predictions, Reference
 from parvibench.core.registry import load_metric
@@ -20,6 +21,7 @@ from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
 from .compute import check_samples, compute_guarded, values_of
+from .coordinates import worst_named
 from .copies import Copies, find_copies
 from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
@@ -68,18 +70,21 @@ def evaluate_samples(
         ``{"task", "n", "read", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
         where a number is missing. Values and equivalent sample sizes are of all n samples, or of 5,000 evenly thinned
         ones; floors, ratios and tests are of the ``n_judged`` ones, the next smaller size with floors (a metric's own
-        ``n_judged`` where it has floors of smaller sizes only), and by the metrics ``judged_by``. Chains are judged by no
-        more samples than they are worth, the bulk ESS of the worst coordinate. Copies of rows and of chains count once
-        (``read`` says so), and metrics of nearest neighbours are left out where rows repeat.
+        ``n_judged`` where it has floors of smaller sizes only), and by the metrics ``judged_by``; ``reason`` names
+        coordinates that ``worst_coordinate`` distinguishes. Chains are judged by no more samples than they are worth, the
+        bulk ESS of the worst coordinate. Copies of rows and of chains count once (``read`` says so), and metrics of nearest
+        neighbours are left out where rows repeat.
 
     Raises:
         ShapeError: the samples are no finite (n, D) or (C, T, D) array.
         DataMissingError: the task's data set is not on disk.
-        InputError: the task has the name of a built-in one and differs from it.
+        InputError: the task has the name of a built-in one and differs from it; or the numbers are too coarse.
     """
     registry.require_own_name(task)
     path, every = _chains(samples, task)
     found_copies, path, every = counted(every if path is None else path)
+    given = getattr(task, "coordinates", ())
+    names = next((n for n in (names, given) if len(n) == task.dim), [f"x{i + 1}" for i in range(task.dim)])
     found_chains = None if path is None else chain_diagnostics(path, names)
     if found_chains is not None:
         found_chains["worth"] = int(found_chains["worth"] * found_copies.counted.mean())
@@ -96,6 +101,8 @@ def evaluate_samples(
         path=None if path is None else path.transpose(0, 1)[None],
         cost=cost,
     )
+    if context.reference is not None:
+        _require_digits(every, context.reference, names)
     found, absent = compute_guarded(listed, x[None], context)
     if found_copies.repeats:
         absent |= {name: f"left out, since rows repeat: {found_copies.said}" for name in NEAREST if name in found}
@@ -121,6 +128,9 @@ def evaluate_samples(
     ]
     rows = [row | {"reason": broken[row["metric"]]} if row["metric"] in broken else row for row in rows]
     reason = tests.reason
+    if tests.adjusted.get(worst := "worst_coordinate", 1.0) <= ALPHA:
+        floor = tests.floors[worst]
+        reason = worst_named(thin(every, floor.n), context, names, floor.quantile(1 - ALPHA))
     if found_chains is not None and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
     return {
@@ -134,6 +144,21 @@ def evaluate_samples(
         "chains": found_chains,
         "metrics": rows,
     }
+
+
+def _require_digits(x: Tensor, reference: Reference, names: Sequence[str]) -> None:
+    """Refuse samples, or rows, in a precision whose numbers near the target's mean are over a hundredth of its sds apart."""
+    for what, values in (("samples", x), ("reference", reference.draws)):
+        eps = torch.where(
+            (values.float() == values).all(0), torch.finfo(torch.float32).eps, torch.finfo(values.dtype).eps
+        )
+        steps = eps * reference.mean.abs() / reference.sd
+        if (coarse := (steps > 0.01) & (reference.sd > 0)).any():
+            i = int(coarse.nonzero()[0])
+            raise InputError(
+                f"{names[i]}: numbers near {reference.mean[i]:.4g} in the precision of the {what} are {steps[i]:.2g} standard "
+                "deviations apart; give more digits, or subtract the same offset from samples and reference"
+            )
 
 
 def _not_computed(values: Mapping[str, float], floored: Floored | None, x: Tensor) -> dict[str, str]:

@@ -33,8 +33,8 @@ OTHER_SETS = 200
 #: Simulated values per metric of a verdict: each can be rejected alone, by Holm, with the weights below.
 SETS_A_METRIC = 40
 CHEAP = (
-    "sliced_w2", "mmd2_linear", "mean_error", "sd_error", "correlation_error", "ks_marginal", "tail_error",
-    "modes_found", "mode_weight_tv", "amari",
+    "sliced_w2", "mmd2_linear", "mean_error", "sd_error", "worst_coordinate", "correlation_error", "ks_marginal",
+    "tail_error", "modes_found", "mode_weight_tv", "amari",
 )  # fmt: skip
 ALPHA = 0.05
 #: Metrics with one of these needs have floors: they compare samples with the target.
@@ -48,6 +48,8 @@ NO_FLOOR = {
     "motion": "describes the run",
     "diagnostics": "describes the run",
 }
+#: Joined the verdicts when the floors of the others were stored: it asks for no more values of them.
+ADDED = "worst_coordinate"
 #: Sample sizes that verdicts are given at; the last where the reference has enough rows.
 SIZES = (50, 100, 200, 500, 1000, 2000)
 ROWS_FOR_LARGEST = 5000
@@ -60,7 +62,9 @@ _FULL_SIZES = (100, 500, 1000)
 #: Reference rows that tell which metrics apply.
 _PROBE = 50
 #: Weights in the verdict, one for all others. Wrong weights of modes, and missing tails, show in one metric only.
-WEIGHTS = {"mode_weight_tv": 10.0, "tail_error": 3.0}
+WEIGHTS = {"mode_weight_tv": 8.0, "tail_error": 3.0}
+#: Zero is best of it: a few far points make it negative without bound.
+SIGNED = ("ksd_u",)
 #: Without these of a task's metrics, and one of the second group, nothing is called indistinguishable.
 NEEDED = ("mmd2", "sliced_w2")
 NEEDED_ONE = ("kl_knn", "ks_marginal")
@@ -98,8 +102,8 @@ def floor_sets(metric: str, n: int, task: Task) -> int:
     """Fewest simulated values of a metric's floor at a sample size."""
     if metric in CHEAP and n in _FULL_SIZES:
         return SETS
-    judging = verdict_metrics(task)
-    return max(OTHER_SETS, SETS_A_METRIC * len(judging) if metric in judging and n in SIZES else 0)
+    judging = [name for name in verdict_metrics(task) if name != ADDED]
+    return max(OTHER_SETS, SETS_A_METRIC * len(judging) if metric in (*judging, ADDED) and n in SIZES else 0)
 
 
 def simulate_floors(
@@ -173,8 +177,11 @@ def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> 
     """Size -> metric -> numbers of the sets whose values the reference's floors lack; metrics that apply only."""
     context = Context(task, reference, density_of(task))
     due: dict[int, dict[str, range]] = {}
+    judged = {n for metric, table in reference.floors.items() if metric != "sliced_w2" for n in table}
     for name in compute(metrics, reference.draws[None, :_PROBE], context)[0]:
         for n in floor_sizes(name, task, len(reference.draws)):
+            if name == ADDED and judged and n not in judged:
+                continue  # alone it would give a verdict at a size of its own
             known, wanted = len(reference.floors.get(name, {}).get(n, ())), floor_sets(name, n, task)
             if known < wanted:
                 due.setdefault(n, {})[name] = range(known, wanted)
@@ -327,6 +334,7 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 
 def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:
     """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
-    sign = -1.0 if registry.metrics()[metric].direction == "higher" else 1.0
-    found = sign * rounded(np.atleast_1d(np.asarray(values, dtype=float)))
-    return np.where(np.isnan(found), np.inf, found), sign * rounded(floor.values)
+    higher = registry.metrics()[metric].direction == "higher"
+    better = np.abs if metric in SIGNED else np.negative if higher else np.positive
+    found = better(rounded(np.atleast_1d(np.asarray(values, dtype=float))))
+    return np.where(np.isnan(found), np.inf, found), better(rounded(floor.values))

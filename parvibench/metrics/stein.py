@@ -82,18 +82,14 @@ def ksd_u(samples: Tensor, context: Context) -> Tensor:
     With ``u = mean_{i != j} k_p(x_i, x_j)``, zero in expectation for exact draws, the value is
     ``sign(u) sqrt(|u|)``: it keeps the sign of u, and its size is comparable with ``ksd``.
 
-    (R,) in units of 1/x, possibly negative; lower is better. O(n^2 D), in blocks.
+    (R,) in units of 1/x; zero is best. Below zero it varies about zero for exact draws, or a few points lie far out, whose
+    own terms the pairs i != j leave out: a large negative value is no merit, and ``ksd`` shows what is wrong.
+    O(n^2 D), in blocks.
 
     >>> ksd_u(x, context)
     tensor([61.5986], dtype=torch.float64)
     """
-    n, dim = samples.shape[1:]
-    scores, c = _scores(samples, context), _scale(context, dim)
-    values = []
-    for x, s in zip(samples, scores, strict=True):
-        diagonal = s.square().sum() + n * dim / c**2
-        values.append((n**2 * _stein_mean(x, s, c, inverse_multiquadric) - diagonal) / (n * (n - 1)))
-    u = torch.stack(values)
+    u = _means(samples, context, inverse_multiquadric, own_pairs=False)
     return u.sign() * u.abs().sqrt()
 
 
@@ -115,9 +111,12 @@ def bootstrapped_ksd(x: Tensor, target: Target, draws: int, generator: Generator
 
 
 def _v_statistic(samples: Tensor, context: Context, kernel: Kernel) -> Tensor:
+    return _means(samples, context, kernel).clamp(min=0).sqrt()
+
+
+def _means(samples: Tensor, context: Context, kernel: Kernel, own_pairs: bool = True) -> Tensor:
     scores, c = _scores(samples, context), _scale(context, samples.shape[2])
-    means = [_stein_mean(x, s, c, kernel) for x, s in zip(samples, scores, strict=True)]
-    return torch.stack(means).clamp(min=0).sqrt()
+    return torch.stack([_stein_mean(x, s, c, kernel, own_pairs) for x, s in zip(samples, scores, strict=True)])
 
 
 def _scores(samples: Tensor, context: Context) -> Tensor:
@@ -128,16 +127,17 @@ def _scale(context: Context, dim: int) -> float:
     return math.sqrt(dim) if context.reference is None else context.reference.bandwidth
 
 
-def _stein_mean(x: Tensor, s: Tensor, c: float, kernel: Kernel) -> Tensor:
-    """Mean of the Stein kernel over all pairs of (n, D) points with scores (n, D); it is symmetric."""
-    x = x - x.mean(0)  # Gram products lose digits far from the origin
+def _stein_mean(x: Tensor, s: Tensor, c: float, kernel: Kernel, own_pairs: bool) -> Tensor:
+    """Mean of the Stein kernel over the pairs of (n, D) points with scores (n, D), with or without i = j; it is symmetric."""
+    x = x - x.median(0).values  # Gram products lose digits far from the origin
     tiles = list(zip(torch.split(x, _TILE), torch.split(s, _TILE), strict=True))
     total = x.new_zeros(())
     for i, one in enumerate(tiles):
-        total = total + _stein_kernel(one, one, c, kernel).sum()
+        square = _stein_kernel(one, one, c, kernel)
+        total = total + (square if own_pairs else square.fill_diagonal_(0)).sum()
         for other in tiles[i + 1 :]:
             total = total + 2 * _stein_kernel(one, other, c, kernel).sum()
-    return total / len(x) ** 2
+    return total / (len(x) * (len(x) - (not own_pairs)))
 
 
 def _stein_kernel(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], c: float, kernel: Kernel) -> Tensor:

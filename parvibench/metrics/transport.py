@@ -126,7 +126,8 @@ def _transport_cost(x: Tensor, rows: Tensor, ground: str) -> float:
     """Least mean cost of moving (n, D) onto (m, D), both thinned; +inf where it overflows."""
     import ot
 
-    points, targets = (thin(side, MOST_POINTS).numpy() for side in (x, rows))
+    centre = rows.mean(0)  # squared distances lose digits far from the origin
+    points, targets = ((thin(side, MOST_POINTS) - centre).numpy() for side in (x, rows))
     cost = ot.dist(points, targets, metric=ground)
     if not np.isfinite(cost).all():
         return np.inf

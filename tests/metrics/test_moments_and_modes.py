@@ -10,6 +10,7 @@ from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
+from parvibench.metrics.coordinates import worst_coordinate, worst_named
 from parvibench.metrics.modes import mode_weight_tv, modes_found
 from parvibench.metrics.moments import correlation_error, ks_marginal, mean_error, sd_error, w1_marginal
 
@@ -113,3 +114,25 @@ def test_mode_weights_by_hand(make_context) -> None:
     for metric in (mode_weight_tv, modes_found):
         with pytest.raises(NotApplicable, match="modes"):
             metric(batch, make_context())
+
+
+def test_the_worst_coordinate_by_hand(make_context, randn) -> None:
+    """Of five Gaussian coordinates one sd is a fifth off, of another the mean; a heavy tail is judged by its 10-90% range."""
+    draws = randn(4000, 5)
+    reference = make_context(5, draws).reference
+    kurtosis = stats.kurtosis(draws.numpy(), fisher=False)
+    x = draws.clone()
+    x[:, 2] = reference.mean[2] + 0.8 * (x[:, 2] - reference.mean[2])
+    context = make_context(5, draws)
+    assert worst_coordinate(x[None], context).item() == pytest.approx(0.2 / np.sqrt((kurtosis[2] - 1) / 4), rel=1e-6)
+    names = ["a", "b", "tau", "d", "e"]
+    assert worst_named(x, context, names, 0.1) == "sd of tau: 0.80 of the reference's"
+    assert worst_named(x + torch.tensor([0, 0, 0, 3.0, 0]), context, names, 0.1).startswith("mean of d: +3.0")
+    draws = draws.clone()
+    draws[:, 2] = torch.tensor(stats.t.ppf(np.linspace(1e-5, 1 - 1e-5, 4000), 2))
+    context = make_context(5, draws)
+    x = draws.clone()
+    x[:, 2] *= 0.5
+    within = stats.t.cdf(2 * stats.t.ppf(0.9, 2), 2) * 2 - 1
+    assert worst_coordinate(x[None], context).item() == pytest.approx((within - 0.8) / 0.4, abs=0.01)
+    assert worst_named(x, context, names, 0.1) == "10-90% range of tau: 0.50 of the reference's"

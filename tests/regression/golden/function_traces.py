@@ -128,6 +128,7 @@ _KERNELS: dict[str, Callable[[], Any]] = {
     "gram.sampled_pairs": _sampled,
     "heat.heat_error": lambda: heat.heat_error(*_distances()),
     "heat.heat_bandwidth": lambda: heat.heat_bandwidth(*_distances()),
+    "gram.log_sum_exp": lambda: [gram.log_sum_exp(30 * _points()[0], dim) for dim in (1, -1)],
     "gram.mixture_score": lambda: [
         gram.mixture_score(*_points()[:2], sigma) for sigma in (0.7, numbers(205, 2, 1, 1).exp())
     ],
