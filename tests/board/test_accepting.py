@@ -138,7 +138,15 @@ def test_a_name_on_the_board_is_refused(folder: Path) -> None:
         accept("again.zip")
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 4])
+@pytest.mark.parametrize(
+    "writes",
+    [
+        pytest.param(0, marks=pytest.mark.ci),
+        1,
+        pytest.param(2, marks=pytest.mark.ci),
+        pytest.param(4, marks=pytest.mark.ci),
+    ],
+)
 def test_an_interrupted_acceptance_is_completed_by_a_repeat(
     folder: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:

@@ -3,7 +3,7 @@
     python tests/studies/forgeries.py FOLDER [--half known|aside] [--elsewhere] [--flips 300] [--kills 40]
 
 FOLDER gets a small board and an honest submission. Every kind of ``tests/board/forged.py`` goes through the command
-``parvibench accept`` in a process of its own; every second kind was put aside while the code was written. ``--flips`` reads
+``parvibench accept`` in a process of its own; ``--half`` takes every second kind. ``--flips`` reads
 archives with one changed bit, ``--kills`` kills the command at random moments and repeats it.
 """
 
@@ -145,9 +145,7 @@ def main() -> int:
     """The number of problems."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--half", choices=("known", "aside"), help="only the kinds on which the code was written, or the others"
-    )
+    parser.add_argument("--half", choices=("known", "aside"), help="only the kinds at even places, or at odd ones")
     parser.add_argument("--elsewhere", action="store_true", help="say that the archives were made on other hardware")
     parser.add_argument("--flips", type=int, default=0)
     parser.add_argument("--kills", type=int, default=0)
