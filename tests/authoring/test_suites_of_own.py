@@ -90,12 +90,12 @@ def test_a_suite_names_no_file_elsewhere_and_runs_in_workers(call: Run, plug_in:
     assert "&" in call("report", "--format", "latex").out
 
 
-def test_what_comes_from_elsewhere_joins_a_suite_and_names_select(own: Any) -> None:
+def test_algorithms_of_files_and_names_select_together(own: Any) -> None:
     def labels(*algorithms: Any) -> list[str]:
         return [a.display for a in select("quick", ["banana"], named_methods(algorithms)[0], Execution()).algorithms]
 
     place = "own_samplers_of_a_test:Walk"
-    assert labels(place) == labels(own.Walk) == [*labels(), "walk"]
+    assert labels(place) == labels(own.Walk) == ["walk"]
     assert labels(place, "svgd") == ["walk", "svgd"]
     assert labels("svgd") == ["svgd"]
 
