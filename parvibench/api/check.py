@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ITERATIONS, SEED = 500, 1
 #: Called with a name and the numbers of answered and of all questions.
 Notify = Callable[[str, int, int], None]
+#: Called with a question that fails and its clearest failed test.
+Red = Callable[[Any, Any], None]
 _silent: Notify = lambda text, done, total: None  # noqa: E731
 
 
@@ -35,6 +37,9 @@ def check(
     seed: int | None = None,
     workers: int = 0,
     each: Mapping[str, Mapping[str, Any]] | None = None,
+    fail_fast: bool = False,
+    stoppable: bool = False,
+    red: Red = lambda question, test: None,
     notify: Notify = _silent,
     **settings: Any,
 ) -> Findings:
@@ -50,6 +55,9 @@ def check(
         seed: of all fresh replicates; by default 1 for unregistered samplers, otherwise random; the result has it.
         workers: number of processes; 0 runs in this one, as objects that cannot be imported always do.
         each: settings by the name of a sampler, where there are several.
+        fail_fast: stop at the first question that fails.
+        stoppable: Ctrl-C and SIGTERM end the check with the answers so far (``unanswered`` lists the other questions).
+        red: called with a question as soon as it fails, and with its clearest failed test.
         notify: called with a name and the numbers of answered and of all questions.
         settings: of the sampler.
 
@@ -66,6 +74,7 @@ def check(
 
     from .plan import named_methods
 
+    how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
@@ -73,7 +82,7 @@ def check(
             if baseline is not None or tasks:
                 raise InputError(f"{entry['label']}: for tasks or a baseline, define it in a module or a file")
             questions = outside_questions(held[0], settings, iterations, allow_diverged, exact)  # type: ignore[arg-type]
-            return run(questions, seed=SEED if seed is None else seed, notify=notify)
+            return run(questions, seed=SEED if seed is None else seed, notify=notify, **how)
         names = [str(entry["name"])]
     else:
         names = [sampler] if isinstance(sampler, str) else list(sampler or ())
@@ -84,7 +93,7 @@ def check(
         iterations=iterations, allow_diverged=allow_diverged, baseline=baseline is not None, exact=exact,
     )  # fmt: skip
     asked = chosen.resolve(None if baseline is None else Path(baseline))
-    findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify)
+    findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
     return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -72,8 +71,7 @@ def tune(
     from .report import load
 
     part, objects, profile = _part(suite, tasks, algorithms, profile, allow_plugins)
-    if write is not None and not os.access(write, os.W_OK):
-        raise InputError(f"{write}: not writable; name another suite file with --write")
+    text = "" if write is None else _text(Path(write), suite, profile)
     execution = Execution(workers=0 if objects else workers, out=Path(out), profile=profile)
     try:
         done = tune_suite(part, execution, settings=settings, objects=objects, observers=observers, command=command)
@@ -81,7 +79,7 @@ def tune(
         return Tuning(Tuned(step_size={}), load(out), interrupted=True)
     file = Path(write) if write is not None and done.tuned.step_size else None
     if file is not None:
-        write_tuned(file, done.tuned, profile, keep=bool(tasks or algorithms))
+        write_tuned(file, done.tuned, profile, keep=bool(tasks or algorithms), text=text)
     return done._replace(file=file)
 
 
@@ -137,14 +135,16 @@ class TuningForecast(NamedTuple):
 def forecast(
     suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
     settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
-    out: str | Path = DEFAULT_STORE / "tuning", allow_plugins: bool = False,
+    out: str | Path = DEFAULT_STORE / "tuning", allow_plugins: bool = False, write: Path | None = None,
 ) -> TuningForecast:  # fmt: skip
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
     from parvibench.harness.suite.tuning import Tuner
 
-    part, objects, _ = _part(suite, tasks, algorithms, profile, allow_plugins)
+    part, objects, profile = _part(suite, tasks, algorithms, profile, allow_plugins)
+    if write is not None:
+        _text(write, suite, profile)
     tuner = Tuner(part, settings=settings or {}, objects=objects)
     spec, grids = tuner.spec, tuner.one_of_each()
     seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
@@ -171,6 +171,13 @@ def _part(
     names = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
     tuned = tuple(a for a in selected.algorithms if not names or names & {a.name, a.display})
     return selected.model_copy(update={"algorithms": tuned}), objects, profile
+
+
+def _text(write: Path, suite: str, profile: str | None) -> str:
+    """Text of the file for the chosen values, by default the suite's own; ``InputError`` where it cannot be used."""
+    from parvibench.harness.suite.tuned_values import suite_text
+
+    return suite_text(write, Path(str(shipped().get(suite, suite))).read_text(), profile)
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

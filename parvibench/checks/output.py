@@ -167,7 +167,10 @@ def asked(findings: Findings) -> list[str]:
 def document(findings: Findings) -> dict[str, Any]:
     """The document of ``--json``; numbers that are not finite are null."""
     return {
-        **{name: getattr(findings, name) for name in ("verdict", "seed", "threshold", "new", "incomparable")},
+        **{
+            name: getattr(findings, name)
+            for name in ("verdict", "seed", "threshold", "new", "incomparable", "unanswered")
+        },
         "groups": [
             {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
             | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
@@ -199,10 +202,11 @@ def _number_of(count: int, thing: str) -> str:
 
 
 def notes(findings: Findings) -> list[str]:
-    """What could not be compared with the baseline, and why, a line each."""
+    """Questions without an answer, and why, a line each."""
     return [
         *(f"new: not in the baseline yet, add it with --update: {name}" for name in findings.new),
         *(f"changed: {line}; accept with --update" for line in findings.incomparable),
+        *[f"stopped before a clear answer: {', '.join(findings.unanswered)}"] * bool(findings.unanswered),
     ]
 
 

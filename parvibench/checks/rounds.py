@@ -7,18 +7,21 @@ draws of what is expected, so their p-values are not independent and no share ca
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
 from parvibench.core.streams import derive_seed
+from parvibench.harness.workers.interrupts import Interrupts
 
 from .outcomes import RED, Test, decide, failed, gating
 from .question import Measurement, Question, Values, batches, measure
 from .summaries import joined
 
 #: Verdict of a whole check.
-Overall = Literal["pass", "changed", "regression", "wrong", "not converged"]
+Overall = Literal["pass", "changed", "regression", "wrong", "not converged", "incomplete"]
 Keep = Callable[[Question, Values], None]
+Red = Callable[[Question, Test], None]
 
 #: Questions measured by one process, at most, and their time limit, s.
 _BATCH, _TIMEOUT_S = 8, 300.0
@@ -52,6 +55,7 @@ class Findings:
     #: sampler -> options that repeat its questions on the command line
     options: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""  #: file of the baseline
+    unanswered: list[str] = field(default_factory=list)  #: questions without a clear answer when the check was stopped
 
     @property
     def red(self) -> list[Test]:
@@ -66,7 +70,9 @@ class Findings:
             return "regression"
         if found & {"wrong", "not converged"}:
             return "wrong" if "wrong" in found else "not converged"
-        return "changed" if found or self.incomparable else "pass"
+        if found or self.incomparable:
+            return "changed"
+        return "incomplete" if self.unanswered else "pass"
 
 
 def check(
@@ -76,6 +82,8 @@ def check(
     workers: int = 0,
     plan: Plan | None = None,
     fail_fast: bool = False,
+    stoppable: bool = False,
+    red: Red = lambda question, test: None,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
     keep: Keep = lambda question, values: None,
 ) -> Findings:
@@ -86,7 +94,9 @@ def check(
         seed: of all fresh replicates.
         workers: processes; 0 measures in this one.
         plan: error rate and sample sizes.
-        fail_fast: stop at the first failed test; the result has no others.
+        fail_fast: stop at the first question that fails; the others are unanswered.
+        stoppable: Ctrl-C, SIGTERM and SIGHUP end the check with the answers so far, instead of an exception.
+        red: called with a question as soon as it fails, and with its clearest failed test.
         notify: called with a question's name and the numbers of answered and of all questions of the stage.
         keep: called at the end with every question and all its fresh values.
     """
@@ -95,23 +105,37 @@ def check(
     values: list[dict[str, list[float]]] = [{} for _ in questions]
     tests: dict[int, list[Test]] = {}
     pending, done = list(range(len(questions))), 0
-    for stage, total in enumerate(plan.stages):
-        fresh = range(done, total)
-        root = derive_seed(seed, "check", stage)
-        size = min(_BATCH, max(1, len(pending) // (_PARTS * workers))) if workers else 1
-        asked = batches({i: questions[i] for i in pending}, size)
-        work = [Measurement(batch, fresh, root) for batch in asked]
-        for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
-            question = questions[i]
-            if isinstance(found, str):
-                tests[i] = [failed(question, found)]
-            else:
-                values[i] = joined([values[i], found])
-                tests[i] = decide(question, values[i], threshold)
-            notify(f"{question.task} {question.algorithm}", answered, len(pending))
-            if fail_fast and any(t.verdict in RED for t in tests[i]):
-                return Findings(tests[i], threshold, seed)
-        pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
+
+    def stopped() -> Findings:
+        doubtful = {i for i in pending if i in tests and _open(questions[i], tests[i], plan.doubt)}
+        left = [q.name for i, q in enumerate(questions) if i not in tests or i in doubtful]
+        return Findings([t for i in sorted(tests) for t in tests[i]], threshold, seed, unanswered=left)
+
+    try:
+        with Interrupts() if stoppable else nullcontext():
+            for stage, total in enumerate(plan.stages):
+                fresh = range(done, total)
+                root = derive_seed(seed, "check", stage)
+                size = min(_BATCH, max(1, len(pending) // (_PARTS * workers))) if workers else 1
+                asked = batches({i: questions[i] for i in pending}, size)
+                work = [Measurement(batch, fresh, root) for batch in asked]
+                for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
+                    question = questions[i]
+                    if isinstance(found, str):
+                        tests[i] = [failed(question, found)]
+                    else:
+                        values[i] = joined([values[i], found])
+                        tests[i] = decide(question, values[i], threshold)
+                    notify(f"{question.task} {question.algorithm}", answered, len(pending))
+                    if failed_tests := [t for t in tests[i] if t.verdict in RED]:
+                        red(question, min(failed_tests, key=lambda t: t.p_value))
+                        if fail_fast:
+                            return stopped()
+                pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
+    except KeyboardInterrupt:
+        if not stoppable:
+            raise
+        return stopped()
     for question, found in zip(questions, values, strict=True):
         keep(question, found)
     return Findings([t for i in sorted(tests) for t in tests[i]], threshold, seed)

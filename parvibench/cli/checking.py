@@ -87,12 +87,15 @@ def check(
         int | None,
         Option(help="Seed of all replicates. Default: 1 for samplers from outside, otherwise random and printed."),
     ] = None,
+    fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first question that fails.")] = False,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option(help="Append a Markdown summary to this file.")] = None,
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Let --update write without confirmation.")] = False,
 ) -> int:
     """Test samplers against known truth, and against a baseline: exit code 0 if all is well, 1 if a test fails.
+
+    Ctrl-C or a time limit (SIGTERM) ends with the outcome of the questions answered so far, and exit code 1.
 
     Truth: the contract of the interface, score evaluations against the meter, moments on easy targets, invariance,
     dependence between chains. All tests together raise a false alarm in at most one run in a thousand. A baseline is a
@@ -109,10 +112,18 @@ def check(
     if update and baseline is not None:
         return _update(names, baseline, yes, tasks=task or (), each=settings, iterations=iterations, seed=seed,
                        workers=processes)  # fmt: skip
+    first = list[str]()
     with progress() as show:
+
+        def red(question: Any, test: Any) -> None:
+            if not first:
+                first.append(f"first failure: {question.algorithm}, {question.name}: {test.reason}")
+                show.print(first[0])
+
         findings = api.check(
             names, tasks=task or (), baseline=baseline, iterations=iterations, allow_diverged=allow_diverged,
             exact=_CLAIMS[exact] if exact else None, seed=seed, workers=processes, each=settings, notify=show,
+            fail_fast=fail_fast, stoppable=True, red=red,
         )  # fmt: skip
     options = _options(setting or (), iterations, allow_diverged) + (f" --exact {exact}" if exact else "")
     return _write(replace(findings, options=dict.fromkeys(names, options)), junit, markdown, as_json)

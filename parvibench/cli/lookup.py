@@ -154,7 +154,7 @@ def doctor(
         checks.append(check)
         if not as_json:
             mark = "[green]ok[/]" if check["ok"] else "[yellow]--[/]"
-            out_console.print(f"{mark}  {check['what']}: {check['found']}", highlight=False)
+            out_console.print(f"{mark}  {escape(check['what'])}: {escape(check['found'])}", highlight=False)
     if as_json:
         print_json(checks)
     if not all(c["ok"] or not c["required"] for c in checks):

@@ -136,7 +136,7 @@ def tune(
     allow_plugins: shared.Plugins = False,
     workers: shared.Workers = None,
     out: Out = DEFAULT_STORE / "tuning",
-    write: Annotated[Path | None, Option(help="Suite file for the chosen values. Default: the file of the suite; none for a part of a shipped suite.")] = None,
+    write: Annotated[Path | None, Option(help="Suite file for the chosen values. A new or empty file becomes a copy of the suite. Default: the file of the suite; none for a part of a shipped suite.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Predict the time of tuning; run nothing.")] = False,
 ) -> None:  # fmt: skip
     """Choose step sizes on the log grids of a suite, print them, and store them in the suite file.
@@ -152,10 +152,10 @@ def tune(
         "profile": profile,
         "allow_plugins": allow_plugins,
     }
-    if dry_run:
-        _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out))
-        return
     file = tune_api.suite_file(suite, write, part=bool(task or algorithm))
+    if dry_run:
+        _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out, write=file))
+        return
     done = tune_api.tune(
         suite, **arguments, workers=workers, out=out, write=file, command=command_line(), observers=[Display()]
     )
@@ -314,4 +314,6 @@ def _print_results(
             answer(text)
         answer(f"\nreport: {page}")
     if results.failed:
+        if quiet:
+            note("exit code 1: a cell failed; `parvibench report` lists it")
         raise typer.Exit(EXIT_FAILED)

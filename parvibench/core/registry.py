@@ -313,6 +313,8 @@ def _resolve(target: str) -> Any:
     """Import ``module:attribute`` or ``path/to/file.py:attribute``; ``InputError`` whatever fails."""
     place, _, attribute = target.rpartition(":")
     try:
+        if not place.endswith(".py") and (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # as pytest and `python -m` find a package in the working folder
         module = _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except FileNotFoundError as error:
         raise InputError(f"cannot load {target!r}: {error}") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 from parvibench.checks import output
 from parvibench.checks.outcomes import decide
@@ -98,6 +99,22 @@ def test_failing_fast_leaves_the_rest() -> None:
     later = Normal(0.0)
     assert check([Normal(3.0), later], seed=1, fail_fast=True).verdict == "regression"
     assert later.drawn == []
+    assert check([Normal(3.0), later], seed=1, fail_fast=True).unanswered == ["question on made-up"]
+
+
+class Stopped(Normal):
+    def measure(self, replicates: range, seed: int) -> Mapping[str, list[float]]:
+        raise KeyboardInterrupt
+
+
+def test_a_stopped_check_reports_the_answers_so_far() -> None:
+    """In the caller's process a question raises what Ctrl-C would."""
+    red, first = [], Normal(3.0)
+    result = check([first, Stopped()], seed=1, stoppable=True, red=lambda q, t: red.append(q))
+    assert (result.verdict, len(result.unanswered), red) == ("regression", 1, [first])
+    assert check([Normal(0.0), Stopped()], seed=1, stoppable=True).verdict == "incomplete"
+    with pytest.raises(KeyboardInterrupt):
+        check([Stopped()], seed=1)
 
 
 def test_fixed_values_and_bounds() -> None:

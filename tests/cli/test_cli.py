@@ -292,6 +292,8 @@ def test_doctor_and_version(call: Run) -> None:
     for extra, check in extras.items():
         there = [importlib.util.find_spec(name) is not None for name in MODULES[extra]]
         assert check["ok"] == all(there), check
+    said = call("doctor").out  # brackets are no markup
+    assert said.count("'.[") == sum(not check["ok"] for check in extras.values())
     assert call("--version").out.startswith("parvibench ")
 
 

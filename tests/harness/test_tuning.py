@@ -450,3 +450,25 @@ def test_a_profile_may_have_the_tuned_values_of_another(tmp_path: Path) -> None:
 def test_tuned_values_of_another_protocol_are_refused(written: str, problem: str) -> None:
     with pytest.raises(SuiteError, match=problem):
         parse_suite(LIKE.replace("tuned_as: short", written).encode(), "mine.yaml")
+
+
+def test_the_file_for_tuned_values_is_checked_before_the_work(tmp_path: Path) -> None:
+    """New, empty and linked files become copies of the suite; what cannot take the values is refused in one line."""
+    source = "name: own\nprofiles:\n  fast: {}\n"
+    (tmp_path / "empty.yaml").touch()
+    (tmp_path / "link.yaml").symlink_to("elsewhere.yaml")
+    for name in ("new.yaml", "empty.yaml", "link.yaml"):
+        assert tuned_values.suite_text(tmp_path / name, source, "fast") == source
+    own = tmp_path / "own.yaml"
+    own.write_text(source.replace("own", "mine"))
+    assert "mine" in tuned_values.suite_text(own, source, "fast")
+    (tmp_path / "bare.yaml").write_text("name: bare")
+    (tmp_path / "broken.yaml").write_text("a: [\n\t b")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    for name, reason in (
+        ("bare.yaml", "no profile 'fast'"), ("broken.yaml", "not a suite file"), ("binary.yaml", "not a suite file"),
+        (".", "not writable"), ("nowhere/new.yaml", "not writable"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=reason) as error:
+            tuned_values.suite_text(tmp_path / name, source, "fast")
+        assert "\n" not in str(error.value)

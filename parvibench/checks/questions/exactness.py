@@ -83,7 +83,15 @@ class Invariance(FromExactDraws):
     adapted: bool = False  #: whether the claim holds from half of the run on
 
     title = "invariance"
-    hint = "the acceptance ratio, a proposal's density or Jacobian, an old value in the state, endless adaptation"
+
+    @property
+    def hint(self) -> str:  # type: ignore[override]
+        """Usual causes, those that the claim suggests first."""
+        causes = "the acceptance ratio, a proposal's density or Jacobian, an old value in the state"
+        if self.adapted:
+            return f"adaptation that goes on after half of the run, {causes}"
+        momentum = "a momentum that keeps its sign after a rejection (generalised HMC), "
+        return f"{momentum * (self.loaded.exact is not True)}{causes}, endless adaptation"
 
     def units(self) -> dict[str, float]:
         """One alone where the sampler has adapted to it."""

@@ -61,7 +61,9 @@ class Tolerance(OfSampler):
     factor: float = 1.0  #: on all limits
 
     title: ClassVar[str] = "moments"
-    hint: ClassVar[str] = "a factor or sign of the drift or of the noise, too long a step, or too few iterations"
+    hint: ClassVar[str] = (
+        "a factor or sign of the drift or of the noise, too long a step, too few iterations, or endless adaptation"
+    )
 
     def measure(self, replicates: range, seed: int) -> Values:
         """Errors, and the same at half of the run under ``half.``."""

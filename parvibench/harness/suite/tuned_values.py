@@ -1,13 +1,16 @@
 """Tuned step sizes of a suite: what lacks them, the values of two tunings together, and storing them in the suite file."""
 
 import io
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
 
+from parvibench.core.errors import InputError
 from parvibench.harness.store.files import write_atomically
 
 from .cells import Cell
@@ -60,11 +63,34 @@ def _some(names: Collection[str]) -> str:
     return ", ".join(list(names)[:5]) + (" and others" if len(names) > 5 else "")
 
 
-def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False) -> None:
-    """Store the choice in the suite file, keeping its comments; with ``keep`` values of other cells stay."""
+def suite_text(path: Path, source: str, profile: str | None) -> str:
+    """Text of the suite file for the chosen values: its own, or ``source`` where the file is new or empty.
+
+    Raises:
+        InputError: a file that cannot be written, is no suite file, or lacks the profile.
+    """
+    place = path.resolve()
+    if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise InputError(f"{path}: not writable; name another suite file with --write")
+    try:
+        text = place.read_text() if place.exists() else ""
+        text = text if text.strip() else source
+        tree = YAML(typ="rt", pure=True).load(text)
+    except (OSError, UnicodeError, YAMLError) as error:
+        raise InputError(f"{path}: not a suite file: {str(error).partition(chr(10))[0]}") from None
+    known = tree.get("profiles", {}) if isinstance(tree, dict) else {}
+    if not isinstance(tree, dict) or (profile is not None and profile not in known):
+        raise InputError(
+            f"{path}: holds no profile {profile!r} for the values; name a new file, which becomes a copy of the suite"
+        )
+    return text
+
+
+def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False, text: str = "") -> None:
+    """Store the choice in the suite file, or in this text of it, keeping comments; with ``keep`` values of other cells stay."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
-    tree: Any = yaml.load(path.read_text())
+    tree: Any = yaml.load(text or path.read_text())
     place = tree if profile is None else tree["profiles"][profile]
     new = tuned.model_dump(mode="json", exclude_defaults=True)
     if keep and place.get("tuned"):

@@ -236,7 +236,11 @@ def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
         if os.getpid() == own:
             pipe.send(message)
 
+    try:
+        outcome = attempt(job, send)
+    except KeyboardInterrupt:  # the code's own: Ctrl-C reaches the main process alone
+        outcome = Outcome(None, Status.CRASHED, "KeyboardInterrupt, raised by the code of the job")
     with contextlib.suppress(BrokenPipeError):
-        send(attempt(job, send))
+        send(outcome)
     pipe.close()
     os._exit(0)  # no clean-up of a plug-in's stands in the way
