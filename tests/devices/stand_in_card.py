@@ -271,7 +271,7 @@ class StandInCard:
             for name, value in cuda.items():
                 stack.enter_context(mock.patch.object(torch.cuda, name, value))
             # A PyTorch built for CUDA would ask the driver, which is not there, whether a graph is captured.
-            stack.enter_context(mock.patch.object(torch.accelerator, "current_accelerator", lambda *_, **__: None))
+            stack.enter_context(mock.patch.object(torch.accelerator, "current_accelerator", return_value=None))
             stack.enter_context(mock.patch("parvibench.core.streams.Generator", make_generator))
             stack.enter_context(mock.patch.object(torch, "load", load))
             stack.enter_context(_Calls(self))
