@@ -82,7 +82,7 @@ _STATISTICS: dict[str, Callable[[], Any]] = {
         for exact in ((), [np.array([0.2, 1e-9, math.nan, 1e-4]), np.full(len(_TIED.T), 0.5)])
         for c in [statistics.all_pairs([np.exp(x + np.array([[0], [1], [0.3], [2]])), _TIED.T], [share, 0.0], exact)]
     ],
-    "p_loses_more": lambda: statistics.p_loses_more(_array(3, 9) > 0.5),
+    "p_loses_more": lambda: statistics.p_loses_more(_TIED > 2),
     "p_no_better": lambda: [statistics.p_no_better(_array(2, 9), _failing(_array(3, 9)), share) for share in (0.0, 0.2)],
     "holm": lambda: [statistics.holm([0.01, 0.04, 0.5, 0.03]), statistics.holm([0.02, 0.04, 0.001], weights=[1, 3, 2])],
     "interquartile_mean": lambda: [
