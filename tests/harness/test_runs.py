@@ -319,7 +319,7 @@ def test_copied_reference_rows_are_found_in_runs(tmp_path: Path) -> None:
     assert copied.absent["mmd2"] == "150 of 150 samples are rows of the reference itself"
     assert flattered <= set(exact.values)
     # 150 samples are judged by 100 of them, evenly thinned, whose values stand apart.
-    assert set(exact.judged) == flattered | {"mean_error", "sd_error", "ksd"}
+    assert set(exact.judged) == flattered | {"mean_error", "sd_error", "ksd", "worst_coordinate"}
     samples = torch.from_numpy(Store(tmp_path).samples(exact.key)).double()[:, torch.arange(100) * 150 // 100]
     task = pb.load_task("banana")
     again = compute(["mean_error"], samples, Context(task, task.reference()))[0]["mean_error"]
