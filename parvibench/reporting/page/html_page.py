@@ -38,7 +38,7 @@ def render(report: Report, *, compact: bool = False) -> str:
     folder = files("parvibench.reporting.page") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     environment.filters["cut"] = _cut
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
