@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-#: Chance of more coincidences than these among independent draws.
-_CHANCE = 1e-6
+#: Chance of more coincidences than these among independent draws, of which twice as many as estimated are expected.
+_CHANCE = 1e-3
 #: Of plain sets, this share of the rows may repeat more often than the step between the rows that are counted.
 _OFTEN = 0.05
 #: Fewest rows, and different ones, of equal chains.
@@ -102,21 +102,19 @@ def _beyond_chance(rows: NDArray[np.float64], ids: NDArray[np.int64]) -> bool:
     often, n, dim = np.bincount(ids), len(rows), rows.shape[1]
     repeated = often[(often > 1) & (often <= _ATOM * n)]
     distinct = len(often)
-    if not len(repeated) or (len(repeated) == 1 and repeated[0] > 2) or (dim == 1 and distinct < _DISCRETE * n):
+    lone = len(repeated) == 1 and repeated[0] > 2  # in one dimension a rare atom
+    if not len(repeated) or (dim == 1 and (lone or distinct < _DISCRETE * n)):
         return False
-    once = rows[np.unique(ids, return_index=True)[1]]
-    share = 1.0
+    once, share = np.unique(ids, return_index=True)[1], 1.0
     for j in range(min(dim, _COORDINATES)):
-        tied = np.unique(once[:, j], return_counts=True)[1].astype(float) if dim > 1 else np.ones(1)
-        ties = float((tied * (tied - 1)).sum()) / (distinct * max(distinct - 1, 1))
-        atoms = np.unique(rows[:, j], return_counts=True)[1] / n
         rest = rows[often[ids] <= _ATOM * n, j] if dim == 1 else rows[:, j]
-        apart = 0.0 if dim == 1 else float((atoms[atoms > _ATOM] ** 2).sum())
-        share = min(share, max(ties, apart + coincidence(rest)))
+        # Where distinct rows share a value, it is an atom, as frequent as it is in all rows.
+        values, inverse, counts = np.unique(rows[:, j], return_inverse=True, return_counts=True)
+        atoms = np.bincount(inverse[once], minlength=len(values)) > 1
+        apart = float(((counts[atoms] / n) ** 2).sum()) if dim > 1 else 0.0
+        share = min(share, max(apart, coincidence(rest)))
     pairs = int((repeated * (repeated - 1) // 2).sum())
-    return pairs > stats.poisson.isf(
-        _CHANCE, share * n * (n - 1)
-    )  # twice the number expected: the share is an estimate
+    return pairs > stats.poisson.isf(_CHANCE, share * n * (n - 1))
 
 
 def coincidence(values: NDArray[np.float64], width: float = 0.0) -> float:
@@ -124,9 +122,9 @@ def coincidence(values: NDArray[np.float64], width: float = 0.0) -> float:
     x = np.sort(values)
     n, reach = len(x), max(2, len(x) // 40)
     low, high = np.maximum(np.arange(n) - reach, 0), np.minimum(np.arange(n) + reach, n - 1)
-    unit = np.maximum(_unit(x), width)
-    density = (high - low) / n / np.maximum(x[high] - x[low], unit)
-    return float(np.minimum(density * unit, 1).mean())
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # of grids beyond the range of doubles
+        unit = np.maximum(_unit(x), width)
+    return float(((high - low) / n * (unit / np.maximum(x[high] - x[low], unit))).mean())
 
 
 def _unit(x: NDArray[np.float64]) -> NDArray[np.float64]:
