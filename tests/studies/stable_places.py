@@ -101,18 +101,26 @@ def among_best(tasks: list[Task], draws: list[NDArray[np.intp]]) -> list[Flags]:
     some = [task.values[:, drawn] for task, drawn in zip(tasks, draws, strict=True)]
     found = [moderated(scaled(x), task.overlap) for x, task in zip(some, tasks, strict=True)]
     exact = [task.exact(drawn) for task, drawn in zip(tasks, draws, strict=True)]
-    p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in exact)])
+    losing = [np.array(sentences.loses_more(~np.isfinite(x))) for x in some]
+    p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in [*exact, *losing])])
     order = np.argsort(p, kind="stable")
     holm = np.empty_like(p)
     holm[order] = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
     limit = p[holm <= 0.05].max(initial=-1.0)
     best = []
-    for task, x, (i, j, mean, own), e in zip(tasks, some, found, exact, strict=True):
-        unbeaten = np.ones(len(x), bool)
-        unbeaten[np.where(mean < 0, j, i)[own <= limit]] = False
-        ratio = np.median(x, axis=1) / task.unit
+    for task, x, (i, j, mean, own), e, lost in zip(tasks, some, found, exact, losing, strict=True):
+        unreliable, centre = lost <= limit, np.median(x, axis=1)
+        better, worse = np.where(mean < 0, i, j), np.where(mean < 0, j, i)
+        beats = (own <= limit) & (centre[better] < centre[worse]) & ~unreliable[better] & (x.shape[1] > 2)
+        unbeaten = ~unreliable
+        unbeaten[worse[beats]] = False
+        ratio = centre / task.unit
         passing = ratio[unbeaten & task.passing]
-        far = (e <= limit) & (ratio > 5 * passing.max(initial=0.0)) if len(passing) else np.zeros(len(x), bool)
+        spreads = [
+            np.log(row).std(ddof=1) if (x > 0).all() and np.isfinite(row).all() else np.inf for row in x[unbeaten]
+        ]
+        known = len(passing) > 0 and max(spreads) <= 0.5
+        far = (e <= limit) & (ratio > 5 * passing.max(initial=0.0)) & known
         best.append(unbeaten & ~far)
     return best
 

@@ -96,10 +96,10 @@ def test_generated_quantities_that_fail_lose_no_draws(tmp_path: Path) -> None:
 def test_a_folder_in_posteriordb_s_layout_is_run_by_one_command(
     tmp_path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three programs and a broken one; with Stan's own sampler beside ours, in worker processes."""
+    """Three programs and a broken one; with Stan's own sampler beside ours."""
     folder = write_posteriordb(tmp_path / "own", names := ["line", "shares", "growth"])
     monkeypatch.setenv(posteriordb.FOLDER_VARIABLE, str(folder))
-    budget = ("--budget", "score_evaluations=6000", "--particles", "4", "--replicates", "1", "--workers", "1", "--json")
+    budget = ("--budget", "score_evaluations=6000", "--particles", "4", "--replicates", "1", "--workers", "0", "--json")
     answer = call("run", "--task", "posteriordb:*", "-a", "nuts", "-a", "stan-nuts", *budget)
     assert answer.code == 0, answer.err
     cells = answer.json["cells"]

@@ -13,11 +13,15 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm
 
 pytestmark = pytest.mark.ci
 
 _POINTS, _STEPS, _BATCH, _SEED = 6, 6, 4, 11
 _IDS = (4, 7, 9)
+_BUILT_IN = [row.name for row in registry.algorithms().values() if row.built_in and not row.library]
+#: Built-in algorithms of no other library that take many replicates at a time.
+NAMES = [n for n in _BUILT_IN if isinstance(m := registry.load_method(n), Algorithm) and m.max_chunk != 1]
 
 
 def after(name: str, settings: dict[str, Any], start: Tensor, ids: Sequence[int]) -> list[Tensor]:
@@ -32,9 +36,7 @@ def after(name: str, settings: dict[str, Any], start: Tensor, ids: Sequence[int]
     return [leaf for leaf in leaves if leaf.ndim and len(leaf) == len(ids)]
 
 
-@pytest.mark.parametrize(
-    "name", [row.name for row in registry.algorithms().values() if row.built_in and not row.library]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_replicates_run_alone_as_together(name: str) -> None:
     """The last replicate starts ten times as far away: what is shared, such as a norm, shows."""
     start = torch.randn(3, 64, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
