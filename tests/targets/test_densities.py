@@ -156,7 +156,7 @@ def _late(kind: str, first: int = 60) -> FunctionTask:
             "in the gradient": value + 0.01 * generator.random() * x[..., 0],
             "of a point": value + torch.tensor([generator.gauss(0, 1) for _ in x]),
             "another law": value / 4,
-            "not finite": value + math.nan if generator.random() < 0.5 else value,
+            "not finite": value + math.nan if generator.random() < 0.9 else value,
         }[kind]
 
     def score(x: Tensor) -> Tensor:
