@@ -234,7 +234,7 @@ def _table(
 
 
 def _is_header(fields: Sequence[str], *, quoted: bool) -> bool:
-    """Whether the first row names the columns; of quoted names nothing is asked but that they are no numbers.
+    """True if the first row names the columns; a quoted cell that is not a number is a name.
 
     Raises:
         ValueError: it can be read in two ways, or in none.

@@ -39,7 +39,7 @@ def wanted(names: Sequence[str], choice: Choice) -> tuple[list[str], list[str]]:
 
 
 def without_flags(names: Sequence[str], flags: Set[str]) -> tuple[list[str], list[str]]:
-    """Columns but those of truth values, and what is said of these; one that marks a warm-up stays, to be refused."""
+    """Columns without those of truth values, and the remark on these; one that marks a warm-up remains and is refused."""
     left = [n for n in names if n in flags and not _WARMUP.fullmatch(n)]
     said = [f"columns of truth values left out: {listed(left)}"] if left else []
     return [n for n in names if n not in flags or _WARMUP.fullmatch(n)], said

@@ -53,7 +53,7 @@ class Unchanged:
 
 
 def _arrays(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
-    """Tensors and arrays in a value and in what it holds; of dataclasses the fields, without what they have cached."""
+    """Tensors and arrays in a value and its parts; of a dataclass only the fields, not cached values."""
     if isinstance(value, (str, int, float, type, type(None))) or id(value) in seen:
         return
     seen.add(id(value))
