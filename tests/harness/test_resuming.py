@@ -237,7 +237,7 @@ from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.processes import Workers
 suite = Suite.model_validate({suite!r})
 place = Store.snapshot
-Store.snapshot = lambda self, *a: SnapshotFile(place(self, *a).path, every=0.2)
+Store.snapshot = lambda self, *a: SnapshotFile(place(self, *a).path, every=0.0)
 if __name__ == "__main__":
     run_cells(expand(suite), Store(sys.argv[1]), Workers(1, 60), suite=suite.resolved())
 """
@@ -245,7 +245,7 @@ if __name__ == "__main__":
 
 def test_a_killed_run_goes_on_in_the_middle_of_a_cell(tmp_path: Path) -> None:
     """SIGKILL while the only cell runs: its worker dies too, the next run starts from the snapshot."""
-    suite = {**SUITE, "budget": {"iterations": 6_000}, "metrics": ["ksd"]}
+    suite = {**SUITE, "budget": {"iterations": 12_000}, "metrics": ["ksd"]}
     script = tmp_path / "script.py"
     script.write_text(KILLED.format(suite=suite))
     command = [sys.executable, str(script), str(tmp_path / "store")]
