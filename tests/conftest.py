@@ -21,6 +21,11 @@ os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 torch.set_num_threads(1)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Archives carry the time at which they were made, and workers must collect the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database without runs."""
