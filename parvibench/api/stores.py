@@ -217,10 +217,10 @@ def _pictures(page: Path) -> int:
 
 def _boards(reports: Path) -> dict[str, tuple[Path, str | None, dict[str, Any]]]:
     """Suite -> folder, profile and protocol of its published report."""
-    import pyarrow.parquet as pq
+    import pandas as pd
 
     found = {}
     for file in sorted(reports.glob("*/results.parquet")):
-        facts = pq.read_schema(file).pandas_metadata["attributes"]
+        facts = pd.read_parquet(file, columns=[]).attrs
         found[str(facts["suite"])] = file.parent, facts["profile"], facts["protocol"]
     return found

@@ -330,7 +330,7 @@ ODD_NAMES = ("_hidden", "$a^{", "\u202eright to left\x00", "多峰", "y" * 10_00
 ODD_STORES = {
     "failures only": one(status="crashed", reason="r" * 10_000, values={}),
     "one cell": one(),
-    "empty curve": one(curve=make_curve(np.random.default_rng(0), ["m"], 1.0).iloc[:0]),
+    "empty curve": one(curve=make_curve(np.random.default_rng(0), ["m"], 1.0).iloc[:0].astype({"metric": "string"})),
     "nothing finite": one("banana", values={"sliced_w2": [None, None]}),
     "names": [
         (make_record(f"{i}", "x" * 10_000, "ula", label=name, values={"$m|_": [1.0, -1.0]}), None, None)
