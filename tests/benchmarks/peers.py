@@ -125,22 +125,6 @@ def hmc(stepper: Stepper) -> Run:
     return chains(blackjax.hmc(logistic(stepper.task), length, masses, s.leapfrog_steps), stepper)
 
 
-def sgld(stepper: Stepper) -> Run:
-    """BlackJAX's SGLD on mini-batches: its step size is our eta."""
-    log_density = network_regression(stepper.task)
-    sampler = blackjax.sgld(jax.grad(log_density))
-    x = jnp.asarray(stepper.state.x[0].cpu().numpy())
-    eta, task = stepper.settings.step_size, stepper.task
-
-    def step(key: Any, positions: Any) -> Any:
-        key, choose = jax.random.split(key)
-        rows = jax.random.choice(choose, task.rows, (task.batch_size,), replace=False)
-        keys = jax.random.split(key, len(x))
-        return jax.vmap(lambda k, p: sampler.step(k, p, rows, eta))(keys, positions), None
-
-    return scanned(step, x)
-
-
 def nuts(stepper: Stepper) -> Run:
     """BlackJAX's NUTS at the step length and masses of our warm-up; work is the leapfrog steps that its chains needed."""
     warmup, task = stepper.state.warmup, stepper.task

@@ -1,6 +1,6 @@
 """Ours against textbook twins and BlackJAX, as a table: ``python tests/benchmarks/table.py``.
 
-Writes a Markdown page, the numbers behind it and a picture into ``reports/benchmarks/``. Runs itself anew
+Writes a Markdown page and the numbers behind it into ``reports/benchmarks/``. Runs itself anew
 with one thread and the allocator of the harness's workers.
 """
 
@@ -17,10 +17,8 @@ if __name__ == "__main__":
 
     restart_in_environment()
 
-import matplotlib
 import torch
 from jobs import JOBS, METRIC_JOBS, absent
-from matplotlib import pyplot
 from pairing import paired_ratio
 
 from parvibench.harness.store.environment import provenance
@@ -79,41 +77,14 @@ as far as it takes the caches. Compiling and warming up are left out.
   the target's score anew in every inner step, as their authors' program does; *twin, one score* takes it once.
 - *blackjax*: its sampler, compiled, all steps in one scan.
 - *loop*: ours, one replicate after another.
-- Metrics: ours keep what belongs to the reference alone (its own kernel mean, its sorted projections) from call to
-  call, as in a run; the twins, or POT and SciPy where they have the metric, begin anew.
 - *at least*: what was aimed at.
 
 | job | against | ours, ms a step | theirs, ms | ratio | at least | |
 |---|---|---|---|---|---|---|
 {chr(10).join(line(row) for row in found["rows"])}
 
-![ratios](ratios.svg)
-
-How time and memory grow: [growth.md](growth.md). Steps beside their matrix products: [products.md](products.md). Effective
-samples a second of NUTS: [effective.md](effective.md).
+Effective samples a second of NUTS: [effective.md](effective.md).
 """
-
-
-def picture(rows: list[dict[str, Any]], path: Path) -> None:
-    """Ratios with their intervals on a logarithmic axis, bars as ticks."""
-    rows = [row for row in rows if "skipped" not in row][::-1]
-    matplotlib.rcParams["svg.hashsalt"] = "parvibench"
-    figure, axes = pyplot.subplots(figsize=(9, 0.28 * len(rows) + 1), layout="constrained")
-    colours = {"twin": "C0", "twin, one score": "C4", "blackjax": "C1", "loop": "C2"}
-    for y, row in enumerate(rows):
-        axes.plot([row["low"], row["high"]], [y, y], color=colours[row["rival"]], linewidth=1)
-        axes.plot(row["value"], y, "o", color=colours[row["rival"]], markersize=5)
-        if row["bar"] is not None:
-            axes.plot(row["bar"], y, "|", color="black", markersize=10)
-    for rival in dict.fromkeys(row["rival"] for row in rows[::-1]):
-        axes.plot([], [], "o", color=colours[rival], markersize=5, label=rival)
-    axes.legend(fontsize=7)
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [f"{row['job']}: {row['rival']}" for row in rows], fontsize=7)
-    axes.set_xscale("log")
-    axes.set_xlabel("their time over ours (black ticks: what was aimed at)")
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
 
 
 def main(only: str, seconds: float, rounds: int, folder: Path) -> None:
@@ -136,7 +107,6 @@ def main(only: str, seconds: float, rounds: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "benchmarks.json").write_text(json.dumps(found, indent=1) + "\n")
     (folder / "README.md").write_text(page(found))
-    picture(rows, folder / "ratios.svg")
     print((folder / "README.md").read_text())
 
 

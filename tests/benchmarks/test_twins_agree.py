@@ -58,7 +58,7 @@ def test_ours_and_its_twin_are_at_the_same_place(job: Job) -> None:
     ours, batches = small(job), small(job).problem
     noise = NOISE.get(job.algorithm, {"draw": "noise"})
     options = {name: Replay(job, "normal", stream) for name, stream in noise.items()}
-    if job.algorithm in ("mala", "hmc"):
+    if job.algorithm == "mala":
         options["uniform"] = Replay(job, "uniform", "algorithm")
 
     def next_rows() -> Tensor:
@@ -77,10 +77,9 @@ def test_ours_and_its_twin_are_at_the_same_place(job: Job) -> None:
     torch.testing.assert_close(ours.state[0][0], there, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("metric", metric_jobs.TWINS)
-def test_metrics_and_their_twins_give_the_same_number(metric: str) -> None:
-    """Some are computed in single precision."""
-    assert metric_jobs.ours(metric).item() == pytest.approx(metric_jobs.twin(metric), rel=1e-4)
+def test_the_metric_and_its_twin_give_the_same_number() -> None:
+    """Ours is computed in single precision in part."""
+    assert metric_jobs.ours().item() == pytest.approx(metric_jobs.twin(), rel=1e-4)
 
 
 def test_every_job_names_a_task_and_an_algorithm_that_exist() -> None:

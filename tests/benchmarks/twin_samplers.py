@@ -62,30 +62,6 @@ class MALA:
         self.score = torch.where(accept[:, None], score, self.score)
 
 
-class HMC:
-    """Leapfrog trajectories with an accept step (Neal 2011, arXiv:1206.1901)."""
-
-    def __init__(
-        self, log_density: LogDensity, x: Tensor, step_size: float, leapfrog_steps: int,
-        draw: Draw = torch.randn, uniform: Draw = torch.rand,
-    ) -> None:  # fmt: skip
-        self.log_density, self.x, self.leapfrog_steps = log_density, x, leapfrog_steps
-        self.epsilon = math.sqrt(2 * step_size)
-        self.draw, self.uniform = draw, uniform
-
-    def step(self) -> None:
-        start = self.draw(*self.x.shape)
-        x, p = self.x, start + 0.5 * self.epsilon * score_of(self.log_density, self.x)
-        for i in range(self.leapfrog_steps):
-            x = x + self.epsilon * p
-            last = i == self.leapfrog_steps - 1
-            p = p + (0.5 if last else 1.0) * self.epsilon * score_of(self.log_density, x)
-        before = self.log_density(self.x) - 0.5 * (start**2).sum(1)
-        after = self.log_density(x) - 0.5 * (p**2).sum(1)
-        accept = self.uniform(len(x)) < torch.exp(after - before)
-        self.x = torch.where(accept[:, None], x, self.x)
-
-
 class SRLD:
     """A chain pushed away from its own past (Ye, Ren & Liu 2020, arXiv:2002.09070, Algorithm 1)."""
 

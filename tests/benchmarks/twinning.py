@@ -59,8 +59,6 @@ def twin_of(stepper: Stepper, next_rows: Callable[[], Tensor] | None = None, **o
             return samplers.Langevin(density, x, s.step_size, **options)
         case "mala":
             return samplers.MALA(density, x, s.step_size, **options)
-        case "hmc":
-            return samplers.HMC(density, x, s.step_size, s.leapfrog_steps, **options)
         case "srld":
             return samplers.SRLD(density, x, s.step_size, s.alpha, s.memory, s.spacing, **options)
         case "svgd":

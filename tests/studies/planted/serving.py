@@ -24,7 +24,7 @@ LIBRARIES = (
     "sklearn.pipeline", "torch", "typer",
 )  # fmt: skip
 #: Of pytest: nothing is written, the first failure ends the run. Default tests and those of `.ci/run`.
-_OPTIONS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark-cache", "-m", "not slow")
+_OPTIONS = ("-x", "-q", "--no-header", "-p", "no:cacheprovider", "-m", "not slow")
 
 
 class _Chosen:
