@@ -12,6 +12,8 @@ from parvibench.metrics.floors import exact_p_value
 from parvibench.statistics import (
     BOOTSTRAP_PAIRS,
     Comparisons,
+    _moderated,
+    _prior_variance,
     all_pairs,
     holm,
     median_interval,
@@ -208,3 +210,29 @@ def test_overlapping_splits_widen_the_interval() -> None:
     ratio = (corrected.high - corrected.low) / (plain.high - plain.low)
     assert ratio == pytest.approx(math.sqrt((1 / 20 + 1 / 9) / (1 / 20)))
     assert corrected.p_t > plain.p_t
+
+
+@pytest.mark.parametrize("spread", [8.0, math.inf])
+def test_the_prior_of_variances_is_recovered(spread: float) -> None:
+    """Variances with five degrees of freedom whose own law is scaled inverse chi-squared: 0.3 F(5, 8), or 0.3 chi^2_5 / 5."""
+    rng = np.random.default_rng(1)
+    own = rng.chisquare(5, 40_000) / 5
+    freedom, scale = _prior_variance(
+        0.3 * own / (1 if math.isinf(spread) else rng.chisquare(spread, own.size) / spread), 5
+    )
+    assert scale == pytest.approx(0.3, rel=0.03)
+    assert 1 / freedom == pytest.approx(1 / spread, abs=0.005)
+
+
+def test_variances_of_pairs_are_drawn_towards_the_prior() -> None:
+    """By hand: (d0 s0^2 + (n - 1) s^2) / (d0 + n - 1), and as many degrees of freedom, at most those of all rows."""
+    x = np.random.default_rng(4).normal(0, [[0.1], [0.4], [1.0], [2.0]], (4, 6))
+    i, j = np.triu_indices(4, 1)
+    own = (x[i] - x[j]).var(1, ddof=1)
+    freedom, scale = _prior_variance(own, 5)
+    assert 0.5 < freedom < 50
+    spread = np.sqrt((freedom * scale + 5 * own) / (freedom + 5) * (1 / 6 + 0.1))
+    expected = 2 * stats.t.sf(abs((x[i] - x[j]).mean(1)) / spread, min(freedom + 5, 3 * 5))
+    mean, p = _moderated(x, 0.1)
+    np.testing.assert_allclose(p, expected, rtol=1e-12)
+    np.testing.assert_allclose(mean, (x[i] - x[j]).mean(1), rtol=1e-12)

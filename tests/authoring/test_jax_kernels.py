@@ -89,6 +89,7 @@ def test_every_construct_is_followed() -> None:
     assert count(f) == (0, 1)
     assert count(lambda x: (f(x), grad(x))) == (1, 1)
     assert count(jax.vmap(grad), jnp.ones((4, 3))) == (4, 0)
+    assert count(jax.vmap(f), jnp.ones((4, 3))) == (0, 4)
     assert count(lambda x: jax.lax.fori_loop(0, 7, lambda i, x: x + grad(x), x)) == (7, 0)
     assert count(lambda x: jax.lax.while_loop(lambda x: x[0] > 0.2, lambda x: 0.5 * x + 0 * grad(x), x)) == (3, 0)
     assert count(lambda x: jax.lax.map(f, jnp.stack([x, x]))) == (0, 2)

@@ -8,7 +8,7 @@ import torch
 from sampler_toys import Bent, Gaussian, Run, make_problem, points
 from scipy import stats
 
-from parvibench.baselines.chees_hmc import chees_gradient
+from parvibench.baselines.chees_hmc import _learnt, chees_gradient
 from parvibench.core.streams import Streams
 
 
@@ -104,3 +104,16 @@ def test_the_law_is_exact() -> None:
     for moment, expected in zip(sums / 200, (0.0, 1.0), strict=True):
         for d in range(2):
             assert stats.ttest_1samp(moment[:, d].numpy(), expected).pvalue > 1e-6
+
+
+def test_the_step_is_adapted_by_the_harmonic_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the chains' acceptances in each replicate, of which those near 0 count most."""
+    run = Run("chees-hmc", make_problem(Gaussian([1.0] * 2), [0, 3], particles=3), 4)
+    state, seen = run.state, []
+    update = type(state.dual).update
+    monkeypatch.setattr(
+        type(state.dual), "update", lambda self, mean, *more: seen.append(mean) or update(self, mean, *more)
+    )
+    acceptances = torch.tensor([[1.0, 0.5, 0.25], [0.9, 0.9, 0.01]], dtype=torch.float64)
+    _learnt(run.settings, state, torch.tensor([True, True]), acceptances, False)
+    np.testing.assert_allclose(seen[0].numpy(), stats.hmean(acceptances.numpy(), axis=1), rtol=1e-9)

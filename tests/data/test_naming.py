@@ -12,6 +12,7 @@ MATCHED: dict[str, tuple[list[str], list[str], list[int], str]] = {
     "another order": (["tau", "mu"], ["mu", "tau"], [1, 0], "by name"),
     "brackets and points": (["theta.2", "theta.1"], ["theta[1]", "theta[2]"], [1, 0], "by name"),
     "from 0 and from 1": (["a[0]", "a[1]", "mu"], ["mu", "a[1]", "a[2]"], [2, 0, 1], "counted from"),
+    "from 0 and in another order": (["a[1]", "a[0]"], ["a[1]", "a[2]"], [1, 0], "counted from"),
     "matrices by columns": (["L.1.1", "L.2.1", "L.1.2", "L.2.2"], ["L[0,0]", "L[0,1]", "L[1,0]", "L[1,1]"], [0, 2, 1, 3], "counted from"),
     "pandas' tuples": (["('mu', '')", "('theta', 1)", "('theta', 0)"], ["theta[0]", "theta[1]", "mu"], [2, 1, 0], "by name"),
     "labels": (["theta[Deerfield]", "theta[Choate]"], ["theta[Choate]", "theta[Deerfield]"], [1, 0], "by name"),

@@ -1,9 +1,11 @@
 """The document behind ``parvibench evaluate``, on the shipped banana."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Generator
@@ -14,7 +16,7 @@ from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.metric import Context, Cost
 from parvibench.core.registry import load_task
 from parvibench.metrics.compute import compute_guarded, copied_rows
-from parvibench.metrics.evaluate import evaluate_samples, serially_correlated
+from parvibench.metrics.evaluate import chain_diagnostics, evaluate_samples, serially_correlated
 from parvibench.metrics.floors import verdict_metrics
 
 BANANA = load_task("banana")
@@ -211,3 +213,12 @@ def test_anything_but_real_numbers_is_refused(convert) -> None:
     x = BANANA.exact(50, Generator().manual_seed(3)).numpy()
     with pytest.raises(ShapeError, match="not real numbers"):
         pb.evaluate(convert(x), BANANA)
+
+
+def test_chains_are_worth_less_than_independent_draws() -> None:
+    """Autoregressive chains with correlation 0.9: (1 - 0.9) / (1 + 0.9) of their draws, within a third."""
+    rng, draws = np.random.default_rng(1), [np.zeros((4, 2))]
+    for _ in range(2000):
+        draws.append(0.9 * draws[-1] + math.sqrt(1 - 0.81) * rng.normal(size=(4, 2)))
+    worth = chain_diagnostics(torch.tensor(np.stack(draws[1:], 1)))["worth"]
+    assert worth == pytest.approx(8000 * 0.1 / 1.9, rel=1 / 3)

@@ -188,3 +188,14 @@ def test_draws_as_reference_without_any_task(monkeypatch: pytest.MonkeyPatch) ->
     assert "ksd" not in good["judged_by"]
     with pytest.raises(InputError, match="no target to compare with"):
         pb.evaluate(draw(150, g))
+
+
+@pytest.mark.parametrize("low", ["ess_bulk", "ess_tail", "rhat"])
+def test_each_gate_alone_refuses(low: str) -> None:
+    """One coordinate of two, just beyond its bound; the advice follows the lack."""
+    good = {"rhat": np.array([1.0, 1.009]), "ess_bulk": np.array([1e4, 3e4]), "ess_tail": np.array([1e4, 3e4])}
+    assert all(gate.passed for gate in own_gates.mixing_gates(TASK, good))
+    bad = good | {low: np.array([1.01, 1.0]) if low == "rhat" else np.array([2e4, 8000.0])}
+    (gate,) = (gate for gate in own_gates.mixing_gates(TASK, bad) if not gate.passed)
+    assert gate.name == {"ess_bulk": "bulk ESS", "ess_tail": "tail ESS", "rhat": "R-hat"}[low]
+    assert "about 1.5 times" in gate.advice or low == "rhat"
