@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import numpy as np
@@ -245,6 +247,35 @@ def test_a_server_out_of_reach_costs_a_warning(tmp_path):
     assert warning.startswith("2 of 2 records did not reach MLflow at http://127.0.0.1:9")
     assert "secret" not in warning
     assert "parvibench sync" in warning
+
+
+@pytest.mark.parametrize("answer", ["401", "500", "a page", "nothing"])
+def test_a_server_that_answers_otherwise_costs_a_warning(answer, tmp_path):
+    """A login, an error of 100 kB, a page of HTML, a connection that is closed: one remedy, no password."""
+
+    class Odd(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if answer == "nothing":
+                return
+            content = b"<html>Please log in</html>" if answer == "a page" else b'{"message": "' + b"x" * 100_000 + b'"}'
+            self.send_response(200 if answer == "a page" else int(answer))
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET
+        log_message = lambda self, *_: None  # noqa: E731
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Odd) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        uri = f"http://me:swordfish@127.0.0.1:{server.server_port}"
+        warning = mirror(tmp_path, (make_record("good"), None), uri=uri)
+        server.shutdown()
+    assert warning.startswith("2 of 2 records did not reach MLflow")
+    assert "parvibench sync" in warning
+    assert "swordfish" not in warning
+    assert len(warning) < 900
+    assert "Traceback" not in warning
 
 
 def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 ``python tests/studies/sample_files.py --files 300``. Every file is made from known draws: an answer other than these
 draws counts as silent, unless nothing in the file could tell (a changed digit of a CSV file). Names, dimensions and
-Stan's headers are the matter of ``owners_files.py``.
+Stan's headers are tested in ``tests/data``.
 """
 
 import argparse

@@ -70,11 +70,11 @@ def _traces_of(subject: Subject) -> Iterator[Trace]:
 
 
 @contextmanager
-def surroundings(shift: float = 0.0) -> Iterator[None]:
-    """Where traces are taken: the same noise and the same data everywhere; ``shift`` as in ``Noise``."""
+def surroundings() -> Iterator[None]:
+    """Where traces are taken: the same noise and the same data everywhere."""
     for row in registry.tasks().values():  # some draw constants of their densities, once: not from the noise
         if row.built_in:
             import_module(row.target.partition(":")[0])
-    with Noise(shift), generated_data(), warnings.catch_warnings():
+    with Noise(), generated_data(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -29,15 +29,11 @@ Array = NDArray[np.float64]
 class Noise:
     """While it is entered, PyTorch's random functions draw from Philox, and ``Tensor.float`` gives double precision.
 
-    ``shift`` is added to every uniform number, and moves those that follow from it: for the study of how much traces
-    depend on rounding. Integers and permutations are left as they are.
-
     Raises:
         UnsupportedError: a random function for which no formula is given here.
     """
 
-    def __init__(self, shift: float = 0.0) -> None:
-        self._shift = shift
+    def __init__(self) -> None:
         self._patches = ExitStack()
 
     def __enter__(self) -> Self:
@@ -56,8 +52,7 @@ class Noise:
 
     def uniform(self, shape: Sequence[int], generator: Generator | None) -> Array:
         """Uniform numbers in (0, 1)."""
-        raw = uniform_numbers(_key(generator), math.prod(shape)).reshape(tuple(shape))
-        return np.asarray(np.clip(raw + self._shift, 2.0**-54, 1 - 2.0**-53)) if self._shift else raw
+        return uniform_numbers(_key(generator), math.prod(shape)).reshape(tuple(shape))
 
     def _rand(self, *size: Any, **options: Any) -> Tensor:
         return _made(self.uniform(_shape(size), options.pop("generator", None)), options)
