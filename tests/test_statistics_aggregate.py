@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from parvibench import statistics
 from parvibench.statistics import hitting_times, interquartile_mean, runtime_profile
@@ -82,3 +83,12 @@ def test_a_profile_by_hand() -> None:
     assert (profile["share"] <= profile["high"]).all()
     # Task b has one replicate, and no spread: only a's half can move.
     assert (profile["low"].iloc[-1], profile["high"].iloc[-1]) == (0.25, 0.75)
+
+
+@pytest.mark.parametrize("counts", [(3,), (3, 3), (10, 4, 7)])
+def test_percentile_intervals_of_few_replicates_are_expanded(counts: tuple[int, ...]) -> None:
+    """Cut at shares whose normal quantile is Student's, over the root of the mean of (n - 1) / n, of the bootstrap's variance."""
+    student = stats.t.ppf(0.975, sum(counts) - len(counts))
+    shrunk = math.sqrt(sum(1 - 1 / n for n in counts) / len(counts))
+    assert stats.norm.isf(statistics._tail(counts)) == pytest.approx(student / shrunk, rel=1e-9)
+    assert statistics._tail(counts) < 0.025

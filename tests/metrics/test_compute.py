@@ -1,6 +1,7 @@
 """What holds for every metric: batches, order of the samples, failures, errors."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -60,3 +61,18 @@ def test_samples_from_outside_are_checked(samples, message: str, context) -> Non
 
 def test_samples_become_float64(context) -> None:
     assert check_samples([[1, 2], [3, 4]], context.task).dtype == torch.float64
+
+
+def test_samples_and_paths_are_canonical_before_they_are_measured(context, samples: torch.Tensor) -> None:
+    """Of a task that does not tell x from -x: signs change nothing, of samples nor of a chain's path."""
+    path = samples.view(3, 10, 4, 2)
+    kind = type("Folded", (type(context.task),), {"canonical": lambda self, x: x.abs()})
+    folded = replace(context, task=kind(**vars(context.task)))
+    found = [
+        compute(["sliced_w2", "rhat"], s * x, replace(folded, path=s * path)) for s, x in ((1, samples), (-1, samples))
+    ]
+    flipped = torch.where(torch.arange(10)[:, None, None] % 2 == 0, path, -path)
+    found.append(compute(["sliced_w2", "rhat"], samples, replace(folded, path=flipped)))
+    for values, _ in found[1:]:
+        assert torch.equal(values["sliced_w2"], found[0][0]["sliced_w2"])
+        assert torch.equal(values["rhat"], found[0][0]["rhat"])

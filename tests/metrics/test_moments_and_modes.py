@@ -11,7 +11,7 @@ from torch import Generator
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
 from parvibench.metrics.coordinates import worst_coordinate, worst_named
-from parvibench.metrics.modes import mode_weight_tv, modes_found
+from parvibench.metrics.modes import MASS, mode_weight_tv, modes_found, radius
 from parvibench.metrics.moments import correlation_error, ks_marginal, mean_error, sd_error, w1_marginal
 
 
@@ -136,3 +136,10 @@ def test_the_worst_coordinate_by_hand(make_context, randn) -> None:
     within = stats.t.cdf(2 * stats.t.ppf(0.9, 2), 2) * 2 - 1
     assert worst_coordinate(x[None], context).item() == pytest.approx((within - 0.8) / 0.4, abs=0.01)
     assert worst_named(x, context, names, 0.1) == "10-90% range of tau: 0.50 of the reference's"
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7])
+def test_a_mode_s_radius_holds_its_share_of_a_gaussian(dim: int, randn) -> None:
+    """Of 40,000 draws, within five standard errors."""
+    share = (randn(40_000, dim).norm(dim=1) < radius(dim)).double().mean().item()
+    assert share == pytest.approx(MASS, abs=5 * math.sqrt(MASS * (1 - MASS) / 40_000))

@@ -319,3 +319,25 @@ def test_the_long_run_of_the_logistic_task_converged() -> None:
     require_convergence("blr-breast-cancer", run)
     assert run["main"]["rhat_max"] < 1.005
     assert min(run["main"]["ess_bulk_min"], run["main"]["ess_tail_min"]) >= 10_000
+
+
+def test_differences_of_runs_are_in_standard_errors_of_the_difference() -> None:
+    """3 and 4 make 5."""
+    main = {"mean": np.zeros(2), "mcse_mean": np.array([3.0, 1.0]), "sd": np.ones(2), "mcse_sd": np.array([0.3, 0.1])}
+    other = main | {
+        "mean": np.array([10.0, 0.5]),
+        "mcse_mean": np.array([4.0, 1.0]),
+        "sd": np.array([2.0, 1.0]),
+        "mcse_sd": np.array([0.4, 0.1]),
+    }
+    found = long_run.agreement(main, other)
+    assert (found["largest_z_of_means"], found["largest_z_of_sds"], found["mean_sd_ratio"]) == (2.0, 2.0, 1.5)
+
+
+def test_shipped_draws_of_a_run_are_in_no_set_of_its_floors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 times of four chains the last six are shipped: 96 draws are left, in sets of neighbours of different chains."""
+    draws = torch.arange(240.0, dtype=torch.float64).view(30, 4, 2)
+    monkeypatch.setattr(builder, "ROWS", 24)
+    sets = list(builder._earlier(draws)(12))
+    assert len(sets) == 8
+    assert torch.cat(sets).tolist() == draws[:24].reshape(-1, 2).tolist()

@@ -1,6 +1,6 @@
 """Stores the golden values of today: ``python tests/regression/accept_traces.py [PATTERN]``, or ``make traces``.
 
-``PATTERN`` is a trace's name, the first word of several, or a pattern of them: ``mala``, ``"metric w2"``, ``"*mini-batches"``.
+``PATTERN`` is a trace's name, the first word of several, or a pattern of them: ``mala``, ``"run banana/ula"``, ``"*mini-batches"``.
 Prints what has moved.
 """
 

@@ -1,7 +1,7 @@
 """Which tests find planted bugs: each is planted in a private copy of the checkout and tried step by step until one finds it.
 
 ``python tests/studies/planted_bugs.py RESULTS.jsonl [--catalogue second] [--ids BUG ...] [--workers 2] [--golden off]
-[--without report tables]``
+[--without mala]``
 
 The steps: ``regression`` (the golden values, then the laws, that run through the bug's module), ``own`` (the tests that
 mirror its package and run through it), ``check`` (``parvibench check -a METHOD``, of two methods at most) and ``whole``
@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument("--aside", choices=("yes", "no"), help="only the bugs put aside, or only the others")
     parser.add_argument("--workers", type=int, default=2, help="private copies at a time")
     parser.add_argument("--golden", choices=("on", "off"), default="on", help="whether golden values are compared")
-    parser.add_argument("--without", nargs="+", default=(), help="not the golden values of these: report, tables, mala")
+    parser.add_argument("--without", nargs="+", default=(), help="not the golden values of these methods and tasks")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS, help="default: all")
     parser.add_argument("--seed", type=int, default=7, help="of `parvibench check`")
     parser.add_argument("--markdown", type=Path, help="write the table here")

@@ -118,7 +118,6 @@ TESTS = {
     f"{GOLDEN}::test_trace[mala later]": measured(1.0, "core.streams"),
     f"{GOLDEN}::test_trace[sr-uld defaults]": measured(2.0, "baselines.uld", "core.streams"),
     f"{GOLDEN}::test_trace[uld defaults]": measured(9.0, "baselines.uld", "core.streams"),
-    f"{GOLDEN}::test_trace[metric w2]": measured(8.0, "metrics.transport"),
     f"{GOLDEN}::test_trace[run banana/ula]": measured(5.0, "metrics.transport", "core.streams"),
     f"{GOLDEN}::test_every_trace_is_stored[algorithm mala]": measured(0.1),
 }
@@ -132,7 +131,7 @@ def named(module: str) -> list[str]:
 def test_golden_values_that_a_module_can_move_are_chosen_its_own_first() -> None:
     assert named("baselines.mala") == ["mala defaults", "mala later", "algorithm mala"]
     assert named("baselines.uld") == ["uld defaults", "sr-uld defaults"]
-    assert named("metrics.transport") == ["run banana/ula", "metric w2"]
+    assert named("metrics.transport") == ["run banana/ula"]
     assert named("core.streams")[:2] == ["run banana/ula", "sr-uld defaults"]
     assert named("data.draws_files") == []
     # What a module states when it is imported is in no call.
@@ -184,8 +183,8 @@ def test_own_tests_mirror_the_package_and_those_it_serves() -> None:
 def test_golden_values_of_some_are_left_out() -> None:
     known = SimpleNamespace(of=lambda files: TESTS if files == [GOLDEN] else {})
     for golden, names in (
-        ("on", ["mala defaults", "mala later", "algorithm mala", "run banana/ula", "metric w2"]),
-        ("without mala", ["run banana/ula", "metric w2"]),
+        ("on", ["mala defaults", "mala later", "algorithm mala", "run banana/ula"]),
+        ("without mala", ["run banana/ula"]),
         ("off", []),
     ):
         asked = [

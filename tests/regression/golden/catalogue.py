@@ -1,4 +1,4 @@
-"""All traces, by the registries and by lists of functions: a new algorithm, option, task or metric has its own."""
+"""All traces, by the registries and a list of runs: a new algorithm, option or task has its own."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from .run_traces import run_names
 from .stand_ins import generated_data
 from .trace import Trace
 
-#: Subjects that are in no registry.
-_FIXED = ("floors", "functions", "report", "tables")
-#: Kind, or name of a fixed subject -> the function that gives its traces.
+#: Kind -> the function that gives the traces of a name.
 _HOMES = {
-    "algorithm": "sampler_traces:sampler_traces", "task": "task_traces:task_traces", "metric": "metric_traces:metric_traces",
-    "run": "run_traces:run_traces", "floors": "metric_traces:floor_traces", "functions": "function_traces:function_traces",
-    "report": "report_traces:report_traces", "tables": "table_traces:table_traces",
-}  # fmt: skip
+    "algorithm": "sampler_traces:sampler_traces",
+    "task": "task_traces:task_traces",
+    "run": "run_traces:run_traces",
+}
 
 
 class Subject(NamedTuple):
     """What some traces are of."""
 
-    kind: str  #: ``algorithm``, ``task``, ``metric``, ``run``, or ``fixed``
+    kind: str  #: ``algorithm``, ``task`` or ``run``
     name: str
 
 
@@ -39,19 +37,14 @@ def subjects() -> tuple[Subject, ...]:
     found = [Subject("algorithm", n) for n, row in registry.algorithms().items() if row.built_in and not row.library]
     # Posteriors of posteriordb need its data; Stan's own values stand for them (tests/tasks/stan_values.json).
     found += [Subject("task", n) for n, row in registry.tasks().items() if row.built_in and "posterior" not in row.tags]
-    found += [Subject("metric", n) for n in registry.metrics()] + [Subject("run", n) for n in run_names()]
-    return (*found, *(Subject("fixed", n) for n in _FIXED))
+    return (*found, *(Subject("run", n) for n in run_names()))
 
 
 def subject_of(trace: str) -> Subject | None:
     """The subject whose name a trace's begins with; None where there is none any more."""
     first, _, rest = trace.partition(" ")
-    if first in ("metric", "run"):
-        found = Subject(first, rest)
-    elif first in _FIXED:
-        found = Subject("fixed", first)
-    else:
-        found = Subject("algorithm" if first in registry.algorithms() else "task", first)
+    kind = "run" if first == "run" else "algorithm" if first in registry.algorithms() else "task"
+    found = Subject(kind, rest if kind == "run" else first)
     return found if found in subjects() else None
 
 
@@ -62,11 +55,9 @@ def traces_of(subject: Subject) -> dict[str, Trace]:
 
 
 def _traces_of(subject: Subject) -> Iterator[Trace]:
-    fixed = subject.kind == "fixed"
-    module, _, name = _HOMES[subject.name if fixed else subject.kind].partition(":")
+    module, _, name = _HOMES[subject.kind].partition(":")
     # Not imported above: what breaks the import of one module leaves the traces of others alone.
-    traces = getattr(import_module(f".{module}", __package__), name)
-    return traces() if fixed else traces(subject.name)
+    return getattr(import_module(f".{module}", __package__), name)(subject.name)
 
 
 @contextmanager

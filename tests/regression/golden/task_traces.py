@@ -15,12 +15,17 @@ from parvibench.core.budget import Budget
 from parvibench.core.sequential import GrowingProblem, GrowingTarget, SequentialTask
 from parvibench.core.task import TUNING_REPLICATES, Task
 
-from .metric_traces import numbers
+from .noise import normal_numbers
 from .trace import Trace, Values, plain, weighted
 
 #: Second replicates have data of their own.
 _REPLICATES = (0, 1)
 _POINTS = 3
+
+
+def numbers(key: int, *shape: int) -> Tensor:
+    """Standard normal numbers, float64."""
+    return torch.from_numpy(normal_numbers(key, *shape))
 
 
 def task_traces(name: str) -> Iterator[Trace]:

@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from inspect import getmembers, isfunction
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -16,15 +15,12 @@ from parvibench.baselines import psgld, sgld
 from parvibench.core import registry
 from parvibench.core.streams import Streams
 from parvibench.kernels import gram
-from parvibench.metrics import tails
 
 from . import stored
 from .catalogue import Subject, subject_of, subjects, surroundings, traces_of
-from .function_traces import COMPLETE
 from .trace import taken, weighted
 
 PSGLD, SVGD, SGLD = (Subject("algorithm", name) for name in ("psgld", "svgd", "sgld"))
-TAILS, BANANA = Subject("metric", "tail_error"), Subject("task", "banana")
 
 
 def moved(*chosen: Subject) -> dict[str, list[stored.Moved]]:
@@ -55,14 +51,6 @@ def test_everything_registered_and_every_word_of_an_option_has_a_trace() -> None
                 assert {f"{name} {field}={w}" for w in words if w != info.default} <= names.keys()
 
 
-@pytest.mark.parametrize("module", COMPLETE)
-def test_every_public_function_of_a_module_has_a_trace(module: str) -> None:
-    loaded = import_module(f"parvibench.{module}")
-    names = [n for n, f in getmembers(loaded, isfunction) if f.__module__ == loaded.__name__ and not n.startswith("_")]
-    assert names
-    assert {f"functions {module}.{name}" for name in names} <= stored.load().keys()
-
-
 def test_a_constant_of_a_sampler_moves_its_traces_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     step = psgld.PSGLD.step
     monkeypatch.setattr(
@@ -77,11 +65,6 @@ def test_a_constant_of_a_sampler_moves_its_traces_and_no_others(monkeypatch: pyt
     first = found["psgld defaults"][0]
     assert (first.label, first.index, first.where) == ("step", 1, "step 1")
     assert first.value == pytest.approx(first.stored, rel=1e-2)
-
-
-def test_a_constant_of_a_metric_moves_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tails, "TAIL", 0.06)
-    assert list(moved(TAILS, BANANA)) == ["metric tail_error"]
 
 
 def test_reordered_sums_move_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

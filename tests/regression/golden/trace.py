@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -28,11 +27,6 @@ class Trace(NamedTuple):
 
     name: str  #: what is run, the subject's name first
     take: Callable[[], Values]  #: run it
-
-
-def traces_named(subject: str, takes: Mapping[str, Callable[[], Values]]) -> Iterator[Trace]:
-    """A trace for each function, by its name after the subject's."""
-    return (Trace(f"{subject} {name}", take) for name, take in takes.items())
 
 
 def weighted(values: ArrayLike | Tensor) -> float:
@@ -58,8 +52,6 @@ def _leaves(value: Any) -> Iterator[Value]:
         yield str(value)
     elif isinstance(value, bool | int | float | np.number | np.bool_):
         yield float(value)
-    elif isinstance(value, pd.DataFrame):
-        yield from _leaves({str(name): column.to_numpy() for name, column in value.items()})
     elif dataclasses.is_dataclass(value):
         yield from _leaves([getattr(value, f.name) for f in dataclasses.fields(value)])
     elif isinstance(value, Mapping):

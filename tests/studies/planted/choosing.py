@@ -25,8 +25,6 @@ NEVER = (
 )  # fmt: skip
 #: Packages that serve one other, whose tests are theirs too.
 _USERS = {"nn": ("baselines",), "kernels": ("baselines",)}
-#: Golden values of these words are of no method and no task; they cost little.
-_TABLES = ("metric", "run", "floors", "functions", "report", "tables")
 
 
 class Measured(NamedTuple):
@@ -71,7 +69,7 @@ def _digest() -> str:
 
 
 def golden_nodes(tests: Mapping[str, Measured], module: str) -> list[str]:
-    """Golden values that a module can move, subject by subject: its own first, then those of tables and metrics."""
+    """Golden values that a module can move, subject by subject: its own first, then those of runs."""
     subjects = defaultdict[str, list[str]](list)
     for node in tests:
         subjects[subject(node)].append(node)
@@ -80,18 +78,18 @@ def golden_nodes(tests: Mapping[str, Measured], module: str) -> list[str]:
         home = home_of(name)
         called = frozenset[str]().union(*(tests[n].modules for n in nodes))
         if module in called or (home and module in modules_behind(home)):
-            concerned[name] = home != module, name.split()[0] not in _TABLES, sum(tests[n].seconds for n in nodes)
+            concerned[name] = home != module, not name.startswith("run "), sum(tests[n].seconds for n in nodes)
     return [node for name in sorted(concerned, key=lambda n: concerned[n]) for node in subjects[name]]
 
 
 def subject(node: str) -> str:
-    """What a golden value is of: a method, a task, a metric or a run by its name, or a table."""
+    """What a golden value is of: a method, a task or a run by its name."""
     name = node.partition("[")[2].removesuffix("]")
     if "test_every_trace_is_stored" in node:
         kind, _, name = name.partition(" ")
-        return f"{kind} {name}" if kind in ("metric", "run") else name
+        return f"{kind} {name}" if kind == "run" else name
     first = name.partition(" ")[0]
-    return name if first in ("metric", "run") else first
+    return name if first == "run" else first
 
 
 def home_of(name: str) -> str:
