@@ -1,18 +1,29 @@
-"""Parameters of tests, of which the default tests take a part."""
+"""Parameters of tests, of which the default tests take those that are named: one that is added changes no other's turn."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 
-def every(n: int, values: Iterable[Any]) -> list[Any]:
-    """Every n-th from the first on in the default tests; the others in turn in those that ``.ci/run`` adds and in the slow ones."""
-    turns = ([pytest.mark.slow], [pytest.mark.ci])
-    return [pytest.param(v, marks=turns[(i - i // n) % 2] if i % n else []) for i, v in enumerate(values)]
+def every(default: Sequence[Any], values: Iterable[Any]) -> list[Any]:
+    """The default ones in the default tests; of the others half, by a digest of the name, in those of ``.ci/run`` and half slow."""
+    return _marked(
+        default,
+        [(v, str(v)) for v in values],
+        lambda name: (pytest.mark.ci, pytest.mark.slow)[crc32(name.encode()) % 2],
+    )
 
 
-def each(n: int, values: Iterable[Any], ids: Iterable[Any] | None = None) -> list[Any]:
-    """Every n-th from the first on, the others in the slow tests."""
-    pairs = enumerate(zip(values, ids, strict=True) if ids is not None else ((v, None) for v in values))
-    return [pytest.param(v, marks=[pytest.mark.slow] if i % n else [], id=name) for i, (v, name) in pairs]
+def each(default: Sequence[Any], values: Iterable[Any], ids: Sequence[str] | None = None) -> list[Any]:
+    """The default ones where the test runs, the others in the slow tests; ``ids`` name values whose text is no name."""
+    values = list(values)
+    return _marked(default, list(zip(values, ids or map(str, values), strict=True)), lambda name: pytest.mark.slow)
+
+
+def _marked(default: Sequence[Any], pairs: list[tuple[Any, str]], mark: Any) -> list[Any]:
+    names = set(map(str, default))
+    if lost := names - {name for _, name in pairs}:
+        raise ValueError(f"no such parameters: {', '.join(sorted(lost))}")
+    return [pytest.param(v, marks=[] if name in names else [mark(name)], id=name) for v, name in pairs]

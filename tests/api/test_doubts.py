@@ -62,7 +62,13 @@ SAVED: dict[str, tuple[str, bytes, np.ndarray | str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", every(2, SAVED))
+DEFAULT = (
+    "one array without a name", "equal weights", "log weights of nested sampling", "a density in place of a coordinate",
+    "ggmcmc's long form", "a column of multiplicities", "a column that flags no row",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", every(DEFAULT, SAVED))
 def test_a_saved_file_is_read_as_meant_or_refused(tmp_path: Path, case: str) -> None:
     ending, content, meant = SAVED[case]
     path = tmp_path / f"x.{ending}"

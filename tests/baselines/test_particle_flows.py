@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from few import every
+from few import each
 from sampler_toys import Bent, Gaussian, Run, make_problem, points
 from torch import Tensor
 
@@ -296,7 +296,7 @@ def test_blob_descends_its_divergence_to_rest() -> None:
 WIDTHS = {"blob": 0.15, "gfsd": 0.35, "gfsf": 0.15}
 
 
-@pytest.mark.parametrize("settings", every(2, [{"bandwidth": "median"}, {"bandwidth": "he"}]), ids=["median", "he"])
+@pytest.mark.parametrize("settings", each(["median"], [{"bandwidth": "median"}, {"bandwidth": "he"}], ["median", "he"]))
 @pytest.mark.parametrize("name", SMOOTHED)
 def test_particles_settle_on_a_gaussian(name: str, settings: dict[str, Any]) -> None:
     """N(1, diag(1, 1/4)), 60 particles: means within 0.02, standard deviations within the limits above.

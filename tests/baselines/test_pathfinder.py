@@ -251,7 +251,7 @@ def test_rows_are_drawn_by_their_weights() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("target", each(2, BADLY_SCALED, ["3", "7", "regression"]))
+@pytest.mark.parametrize("target", each(["3", "regression"], BADLY_SCALED, ["3", "7", "regression"]))
 def test_paths_climb_badly_scaled_densities_to_the_top(target: Target) -> None:
     """In a problem of single precision: every path that does not say otherwise ends within 0.01 nats of SciPy's maximum.
 
@@ -320,7 +320,7 @@ def test_laplace_is_exact_on_a_gaussian(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("target", each(3, BADLY_SCALED, ["3", "7", "regression"]))
+@pytest.mark.parametrize("target", each(["3"], BADLY_SCALED, ["3", "7", "regression"]))
 def test_laplace_in_single_precision_is_right_on_badly_scaled_densities(target: Target) -> None:
     """Mode within 0.01 nats of SciPy's, standard deviations within 1%."""
     run = Run("laplace", in_single(target), starts=4).steps(1500)

@@ -91,7 +91,7 @@ def test_the_warm_up_ends_when_a_quarter_of_the_budget_is_charged(limit: float) 
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("warmup", each(3, [1, 2, 5, 20, 60]))
+@pytest.mark.parametrize("warmup", each([1, 20], [1, 2, 5, 20, 60]))
 def test_a_short_warm_up_leaves_no_chain_where_it_stood(warmup: int) -> None:
     """Pyro's own schedule ended with a mean over two steps of dual averaging: chains that never moved."""
     for replicate in range(4):

@@ -17,7 +17,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", every(2, NAMES))
+@pytest.mark.parametrize("name", every(("with blanks", "100%", "q#x", 'dou"ble', "new\nline", "a:b"), NAMES))
 def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results, database and artifacts lie in the folder of that name, and nothing beside it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

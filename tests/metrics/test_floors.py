@@ -139,7 +139,7 @@ def test_few_replicates_are_said_to_be_too_few(replicates: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["banana", "multimodal", "student-t"])
-@pytest.mark.parametrize("replicates", every(2, [1, 2, 3, 10, 5]))
+@pytest.mark.parametrize("replicates", every((1, 3, 5), [1, 2, 3, 5, 10]))
 def test_starting_points_are_never_indistinguishable(name: str, replicates: int) -> None:
     task = load_task(name)
     context = Context(task, task.reference(), task.target([0], "cpu", torch.float64))

@@ -69,7 +69,7 @@ DEGENERATE: dict[str, tuple[np.ndarray, np.ndarray, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", every(8, DEGENERATE))
+@pytest.mark.parametrize("kind", every(("constant in both", "tiny and too wide"), DEGENERATE))
 def test_degenerate_columns(kind: str) -> None:
     samples, reference, verdict, told = DEGENERATE[kind]
     document = judged(samples, reference)
@@ -141,7 +141,7 @@ def test_coincidences_in_one_dimension_are_no_copies() -> None:
             assert copied_rows(own.torch.tensor(form(rng.normal(size=(500, 1))).astype(float)), reference) == 0
 
 
-@pytest.mark.parametrize("shape", every(4, [(200,), (200, 1), (4, 100, 1), "frame"]))
+@pytest.mark.parametrize("shape", every([(200,)], [(200,), (200, 1), (4, 100, 1), "frame"]))
 def test_one_dimension_is_judged(shape: Any) -> None:
     rng = np.random.default_rng(1)  # of its own: the verdict does not depend on which tests ran before
     x: Any = pd.Series(rng.normal(size=200), name="mu") if shape == "frame" else rng.normal(size=shape)
