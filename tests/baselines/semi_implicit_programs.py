@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from plain_kernels import kernel_matrix
-from plain_networks import flattened, modules
+from plain_programs import flattened, kernel_matrix, modules
 from sampler_toys import Regression, Run, points
 from torch import Tensor, nn
 

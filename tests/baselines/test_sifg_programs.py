@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from plain_networks import modules
+from plain_programs import modules
 from sampler_toys import Bent, Run, make_problem
 from torch import Tensor, optim
 

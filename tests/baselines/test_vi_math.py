@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from plain_networks import flattened
+from plain_programs import flattened
 from pyro.distributions.transforms import AffineAutoregressive
 from pyro.distributions.transforms.affine_autoregressive import clamp_preserve_gradients
 from pyro.nn import AutoRegressiveNN

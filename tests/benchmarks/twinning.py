@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import twin_densities
 import twin_samplers as samplers
-from plain_networks import modules
+from plain_programs import modules
 from stepping import Stepper
 from torch import Tensor, nn
 from twin_densities import LogDensity

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from plain_kernels import kernel_matrix
+from plain_programs import kernel_matrix
 from torch import Tensor
 
 from parvibench.kernels import gram, named, radial

@@ -5,7 +5,7 @@ The other rules are held to programs with PyTorch's optimisers and schedules in 
 
 import pytest
 import torch
-from plain_networks import flattened, modules
+from plain_programs import flattened, modules
 from torch import Tensor
 
 from parvibench.nn.mlp import MLP, NARROW, Activation, tanh

@@ -3,7 +3,7 @@
 import model_references
 import pytest
 import torch
-from task_data import needs_data
+from few import needs_data
 from torch import Generator
 from torch.autograd.functional import jacobian
 

@@ -17,7 +17,7 @@ import torch
 import tuned_and_presets
 from papers import plain_times
 from papers.measured import read_changes
-from plain_kernels import kernel_matrix
+from plain_programs import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
 

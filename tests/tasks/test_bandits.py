@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from task_data import needs_data
+from few import needs_data
 from task_laws import assert_score_is_gradient
 from torch import Tensor
 from torch.distributions import Normal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from task_data import needs_data
+from few import needs_data
 from torch import Tensor
 
 import parvibench as pb

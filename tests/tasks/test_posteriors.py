@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import stan_cases
 import torch
+from few import needs_data
 from stan_cases import NAMES, points
-from task_data import needs_data
 from task_laws import assert_score_is_gradient
 from torch.autograd.functional import jacobian
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from task_data import needs_data
+from few import needs_data
 
 from parvibench.core import registry
 from parvibench.core.registry import load_task
