@@ -236,3 +236,18 @@ def test_variances_of_pairs_are_drawn_towards_the_prior() -> None:
     mean, p = _moderated(x, 0.1)
     np.testing.assert_allclose(p, expected, rtol=1e-12)
     np.testing.assert_allclose(mean, (x[i] - x[j]).mean(1), rtol=1e-12)
+
+
+def test_many_overlapping_splits_have_student_s_interval() -> None:
+    """The bootstrap would take them for independent."""
+    a, b = np.random.default_rng(5).normal(0, 1, (2, BOOTSTRAP_PAIRS + 10))
+    found, d = paired_difference(a, b, overlap=0.1), a - b
+    half = stats.t.ppf(0.975, len(d) - 1) * d.std(ddof=1) * math.sqrt(1 / len(d) + 0.1)
+    assert (found.low, found.high) == pytest.approx((d.mean() - half, d.mean() + half))
+
+
+def test_a_failure_outweighs_every_finite_difference() -> None:
+    """One failure among ten pairs has rank ten alone, whatever the largest difference is: nine pairs won weigh 45 of 55."""
+    won = -np.arange(1.0, 10.0)
+    lost = stats.wilcoxon([*won, 10.0], alternative="less").pvalue
+    assert p_no_better([*won, math.inf], np.zeros(10)) == pytest.approx(lost)

@@ -37,7 +37,7 @@ def test_pooled_replicates_narrow_the_interval() -> None:
 
 def test_the_number_is_capped_and_never_guessed() -> None:
     reference = power_law_reference()
-    for value, n, cap in ((1e-3, 100, 400), (1e-9, 1000, 4000), (0.0, 1000, 4000)):
+    for value, n, cap in ((1e-3, 100, 400), (1e-9, 1000, 4000), (0.0, 1000, 4000), (1e-9, 3000, CURVE_SIZES[-1])):
         found = equivalent_sample_size("sliced_w2", value, n, reference)
         assert found[::2] == (cap, f"at least {cap}")
     found = equivalent_sample_size("sliced_w2", 10.0, 100, reference)

@@ -33,3 +33,19 @@ def test_two_methods_of_a_board(tmp_path: Path) -> None:
     board = leaderboard.table(made(tmp_path, ula=LONG, svgd=SHORT)).set_index("label")
     assert board.loc["ula", "beats"] == 1
     assert board["beaten"].to_dict() == {"ula": False, "svgd": True}
+
+
+def test_runs_of_different_numbers_of_particles_are_not_paired(tmp_path: Path) -> None:
+    first = made(tmp_path / "a", ula=LONG)
+    record = make_record(
+        "few",
+        "plain",
+        "ula",
+        values={"oddity": (1.1 * LONG).tolist()},
+        replicates=tuple(range(12)),
+        chunk=12,
+        particles=50,
+    )
+    (row,) = run_differences.compare(first, write_store(tmp_path / "b", [(record, None, None)])).itertuples()
+    assert not row.paired
+    assert row.verdict == "not significantly different"

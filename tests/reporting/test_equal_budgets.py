@@ -1,0 +1,32 @@
+"""At equal budgets every method is shown at its checkpoint that is nearest to the level by ratio."""
+
+from pathlib import Path
+
+import records
+from made_stores import make_record, write_store
+
+from parvibench.reporting.tables.curve_tables import equal_budget_tables
+
+
+def test_three_times_too_little_is_further_than_two_and_a_third_times_too_much(tmp_path: Path) -> None:
+    """Level 300, the median of what was spent: 100 differs from it by less than 700 does."""
+    cells = []
+    for label, costs in {"ula": (100.0, 700.0), "sgld": (30.0, 300.0), "svgd": (20.0, 290.0)}.items():
+        rows = [
+            (r, c, 10 * (c + 1), cost, 0.1 * cost, "oddity", 1.0 / cost)
+            for c, cost in enumerate(costs)
+            for r in range(7)
+        ]
+        record = make_record(
+            label,
+            "plain",
+            label,
+            label=label,
+            values={"oddity": [1.0 / costs[-1]] * 7},
+            score_evaluations=costs[-1] * 7,
+        )
+        cells.append((record, records.make_curve(rows), None))
+    results = write_store(tmp_path, cells)
+    table = equal_budget_tables(results, results.cells, "oddity")[0]
+    shown = {row.entries[0].text: float(row.entries[3].sort) for row in table.rows}
+    assert shown == {"ula": 700.0, "sgld": 300.0, "svgd": 290.0}
