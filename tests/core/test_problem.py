@@ -91,6 +91,14 @@ def test_the_meter_stops_before_the_overrun() -> None:
     assert p.meter.charged == 10
 
 
+def test_a_product_costs_a_score_and_densities_beyond_the_scores_one_each() -> None:
+    meter = Meter()
+    meter.charge(scores=3, hvps=2, log_densities=1)
+    assert meter.charged == 5
+    meter.charge(log_densities=4)
+    assert meter.charged == 3 + 2 + (1 + 4 - 3)
+
+
 def test_the_meter_also_stops_inside_a_backward_pass() -> None:
     p = problem(limit=7)
     x = p.init().requires_grad_()

@@ -1,9 +1,10 @@
-"""Tuned on four fifths of the training rows, mini-batches cover the rows as often as in the whole run."""
+"""Score evaluations of cells: as many for every method of a task, and when tuning as often over the rows that are left."""
 
 import pytest
 
 from parvibench.core.registry import load_task
 from parvibench.harness.suite import tuning
+from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
 
 SUITE = """
@@ -23,3 +24,12 @@ def test_mini_batches_have_the_horizon_of_the_rows_that_are_left() -> None:
     assert budgets["banana"] == pytest.approx(60 * 5 * 0.5)
     task = load_task("bnn-diabetes-sklearn")
     assert budgets[task.name] == pytest.approx(60 * 5 * task.batch_size / task.rows * 0.5 / 0.8)
+
+
+def test_a_method_with_its_own_number_of_particles_has_the_budget_of_the_others() -> None:
+    """Scores per particle are multiplied by the suite's number: SRLD is one chain, one entry has twice as many particles."""
+    text = SUITE.partition("tune:")[0].replace("bnn-diabetes-sklearn, ", "")
+    text = text.replace("[sgld]", "[sgld, {name: srld}, {name: svgd, particles: 10}]")
+    cells = expand(parse_suite(text.encode(), "mine.yaml"))
+    assert [c.spec.particles for c in cells] == [5, 1, 10]
+    assert {c.spec.budget.score_evaluations for c in cells} == {60.0 * 5}
