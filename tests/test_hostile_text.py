@@ -196,5 +196,5 @@ def test_the_ui_forwards_signals(number: signal.Signals, tmp_path: Path) -> None
         ui.send_signal(number)
         start = time.monotonic()
         assert ui.stdout.read() == b""  # until the last process that holds the pipe has ended
-        assert time.monotonic() - start < 20
+        assert time.monotonic() - start < 60  # the child alone would hold it for 99 s
     assert ui.returncode == (-number if number in (signal.SIGKILL, signal.SIGQUIT) else 0)

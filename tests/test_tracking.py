@@ -9,7 +9,7 @@ import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 
 import numpy as np
@@ -241,9 +241,7 @@ def test_odd_names_and_large_values_are_delivered(mirrored):
 
 
 def test_a_server_out_of_reach_costs_a_warning(tmp_path):
-    start = time.monotonic()
     warning = mirror(tmp_path, (make_record("good"), None), uri="http://user:secret@127.0.0.1:9")
-    assert time.monotonic() - start < 20
     assert warning.startswith("2 of 2 records did not reach MLflow at http://127.0.0.1:9")
     assert "secret" not in warning
     assert "parvibench sync" in warning
@@ -279,12 +277,12 @@ def test_a_server_that_answers_otherwise_costs_a_warning(answer, tmp_path):
 
 
 def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("parvibench.tracking.database.connect", lambda uri: time.sleep(3))
+    answers = Event()
+    monkeypatch.setattr("parvibench.tracking.database.connect", lambda uri: answers.wait(600))
     copy = Mirror(tmp_path)
     copy.start_run(RUN)
-    start = time.monotonic()
     warning = copy.close(timeout=0.5)
-    assert time.monotonic() - start < 2
+    answers.set()
     assert "no answer within 0.5 s" in warning
     assert "1 of 1 records" in warning
 
