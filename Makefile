@@ -13,7 +13,7 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python -c constra
 # Without byte code on disk every process compiles the package and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart environment test test-slow traces docs index edition lint benchmark-table benchmark-watch gpu clean
+.PHONY: quickstart environment test test-slow traces docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -25,6 +25,9 @@ test: $(STAMP)  ## The default tests.
 
 test-slow: $(STAMP)  ## The tests that take minutes.
 	$(BIN)/python -m pytest -m slow
+
+benchmark: $(STAMP)  ## Times of a step of every method.
+	$(BIN)/python -m pytest tests/benchmarks --benchmark-only --benchmark-timer=time.process_time -m ''
 
 benchmark-table: $(STAMP)  ## Against textbook programs and BlackJAX: reports/benchmarks.
 	$(BIN)/python tests/benchmarks/table.py
