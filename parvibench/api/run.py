@@ -140,7 +140,7 @@ def forecast(
 ) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.forecast import predict
-    from parvibench.harness.session import why_not_run
+    from parvibench.harness.cell_runs import why_not_run
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan

@@ -67,7 +67,7 @@ class RunRecord(BaseModel):
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
-    system: list[dict[str, float]] = Field(default_factory=list)
+    system: list[dict[str, float]] = Field(default_factory=list)  #: load of the machine, in records of earlier versions
     sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
 
 
