@@ -12,6 +12,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.data import fetch
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
+from parvibench.harness.store.files import output_place
 from parvibench.suites import shipped
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def fetch_data(wanted: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
 
 def draw_reference(task: str, path: Path) -> Path:
     """Write a corner plot of a task's reference samples as PNG or SVG; its path."""
+    path = output_place(path)
     reference = registry.load_task(task).reference()
     if reference is None:
         raise InputError(f"--figure: task {task} has no reference samples to draw")
@@ -131,4 +133,4 @@ def draw_reference(task: str, path: Path) -> Path:
 
 def new(kind: str, name: str, to: Path) -> Scaffold:
     """Write a working file for an unregistered algorithm or task, and its test."""
-    return scaffold(kind, name, to)
+    return scaffold(kind, name, output_place(to, folder=True))

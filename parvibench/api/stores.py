@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
+from parvibench.harness.store.files import output_place
 
 if TYPE_CHECKING:
     from parvibench.board.accepting import Accepted as Accepted
@@ -44,7 +45,7 @@ def merge(
     from parvibench.harness.store.store import Store
     from parvibench.reporting.presented import Results
 
-    into = Store(Path(out))
+    into = Store(output_place(out, folder=True))
     run, notes = merging.merge([Store(Path(s)) for s in stores], into, samples=samples)
     for note in notes:
         warn(note)
@@ -110,7 +111,7 @@ def submit(
     run = where.run()
     suite = str(run.suite.get("name", ""))
     word = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "submission"
-    path = Path(to) if to is not None else Path(f"{suite}-{word}.zip")
+    path = output_place(to if to is not None else f"{suite}-{word}.zip")
     sources = sources_of([r for c in run.cells if (r := where.usable(c.key)) is not None])
     manifest = pack(where, path, run=run, sources=sources, name=name, contact=contact, note=note)
     boards = _boards(Path(str(files("parvibench.results"))))
@@ -154,13 +155,15 @@ def accept(
     from parvibench.board.packing import read
     from parvibench.harness.store.store import Store
 
+    store = Store(output_place(out, folder=True))
     suite, known = read(Path(archive)).manifest.suite, _boards(Path(reports))
     if suite not in known:
         raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(known) or 'none'}")
     board = known[suite][0]
+    output_place(board / "index.html")
     execution = Execution(workers=workers, timeout=timeout)
     other = None if container is None else Path(container)
-    accepted = accepting.accept(Path(archive), board, Store(Path(out)), execution, container=other)
+    accepted = accepting.accept(Path(archive), board, store, execution, container=other)
     write_board(board, accepted)
     return accepted
 
@@ -178,7 +181,7 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
     from parvibench.reporting.page.report_files import write_report
     from parvibench.reporting.presented import Results
 
-    folder = Path(board)
+    folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
         store, marks = assemble(folder, Path(aside) / folder.resolve().name, new)
         results = replace(Results.load(store), marks=marks)

@@ -101,9 +101,8 @@ def check(
     dependence between chains. All tests together raise a false alarm in at most one run in a thousand. A baseline is a
     file of your own: --update records what a sampler does now, later runs report a regression or a change.
     """
-    for option, file in (("--junit", junit), ("--markdown", markdown)):
-        if file is not None and not file.parent.is_dir():
-            raise InputError(f"{option} {file}: no such folder: {file.parent}")
+    for file in filter(None, (junit, markdown)):
+        shared.output_place(file)
     if update and baseline is None:
         raise InputError("--update records a baseline: name its file with --baseline FILE")
     processes = (os.cpu_count() or 1) if workers is None else workers
@@ -131,8 +130,7 @@ def check(
 
 def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
     """Record what the samplers do now; differences are shown before anything is written."""
-    if not path.parent.is_dir():
-        raise InputError(f"--baseline {path}: no such folder: {path.parent}")
+    path = shared.output_place(path)
     if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it changes {path}, and there is no terminal to answer: add --yes")
     with progress() as show:

@@ -247,7 +247,7 @@ def report(
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     if index is not None:
-        answer(str(report_api.write_index(index)))
+        answer(str(report_api.write_index(shared.output_place(index / "index.html").parent)))
         return
     if board is not None:
         answer(str(stores_api.write_board(board)))
@@ -256,8 +256,10 @@ def report(
         raise InputError(
             "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
         )
-    results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     folder = to or out / ("report-part" if task else "report")
+    if format_ != "latex" or to is not None:
+        folder = shared.output_place(folder, folder=True)
+    results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     if figure is not None:
         for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
@@ -281,9 +283,10 @@ def merge(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
+    folder = shared.output_place(to or out / "report", folder=True)
     results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
-    report_api.report(results, to or out / "report")
-    _print_results(results, to or out / "report", as_json=as_json)
+    report_api.report(results, folder)
+    _print_results(results, folder, as_json=as_json)
 
 
 def _print_results(

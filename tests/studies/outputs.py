@@ -1,0 +1,118 @@
+"""Every output of the command line with targets that are new, empty, there already, linked, or cannot be written.
+
+``python tests/studies/outputs.py FOLDER [--only 'tune --write']``: a command writes its output and exits 0, or says why not in one line, with
+exit code 1 or 2, within seconds, before anything is run.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "board"), str(HERE.parent / "cli")]
+from conftest import PLUGIN
+from output_options import FILES, FOLDERS
+from small_runs import command_line
+from test_outputs import SUITE, TARGET
+
+import parvibench as pb
+from parvibench.api import stores
+
+#: Most seconds of a refusal: the command has imported PyTorch by then.
+MOST_S = 20.0
+
+
+def prepare() -> None:
+    """What the commands read, in the working directory."""
+    Path("suite.yaml").write_text(SUITE)
+    Path("target.py").write_text(TARGET)
+    np.save("draws.npy", np.random.default_rng(0).normal(size=(500, 2)))
+    options = {"replicates": 2, "particles": 5, "budget": {"iterations": 5}, "workers": 0, "tracking": False}
+    pb.run(tasks=["multimodal"], algorithms=["ula"], out="store", **options)  # type: ignore[arg-type]
+    Path("mine.py").write_text(PLUGIN)
+    pb.report("store", "reports/custom", compact=True)
+    Path("reports/custom/index.html").unlink()
+    stores.submit("store", "mine.zip", name="mine", warn=lambda line: None)
+
+
+def targets(place: Path, folder: bool) -> Iterator[tuple[str, Path, bool]]:
+    """Kind, path and whether it can be written, of outputs in a folder of their own."""
+    place.mkdir()
+    name = "out" if folder else "out.png"
+    (place / "file").touch()
+    (place / "folder").mkdir()
+    (place / "there").mkdir() if folder else (place / "there").touch()
+    os.mkfifo(place / "pipe")
+    for link, to in (("link", "there"), ("dangling", "new-target.png"), ("loop", "loop")):
+        (place / f"{link}.png").symlink_to(to)
+    yield "new", place / name, True
+    yield "again", place / name, True
+    yield "empty", place / ("folder" if folder else "file"), True
+    yield "link", place / "link.png", True
+    yield "dangling link", place / "dangling.png", True
+    yield "the other kind", place / ("file" if folder else "folder"), False
+    yield "below a file", place / "file" / name, False
+    yield "missing folder", place / "missing" / name, folder
+    yield "link to itself", place / "loop.png", False
+    yield "pipe", place / "pipe", False
+    yield "/proc", Path("/proc") / name, False
+    yield "long name", place / ("n" * 300), False
+    read_only = place / "read-only"
+    read_only.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(read_only)], check=False).returncode == 0:
+        yield "read-only disk", read_only / name, False
+        subprocess.run(["umount", "-l", str(read_only)], check=True)
+
+
+def tried(option: str, words: str, kind: str, path: Path, can: bool) -> str:
+    """What is wrong with a command that writes to this path, or empty."""
+    start = time.monotonic()
+    link = path.is_symlink()
+    done = command_line(*(word.replace("{}", str(path)) for word in words.split()))
+    seconds, said = time.monotonic() - start, done.stderr.strip()
+    if "Traceback" in said:
+        return f"traceback: {said[-300:]}"
+    if not can:
+        wrong = [] if done.returncode in (1, 2) and said.count("\n") == 0 else [f"exit {done.returncode}: {said[-300:]}"]
+        return "; ".join([*wrong, *([f"{seconds:.0f} s"] if seconds > MOST_S else [])])
+    again = option == "new --to" and kind != "new" and "there already" in said
+    empty = option in ("check --baseline", "show --figure", "accept --out") and done.returncode == 2 and said.count("\n") == 0
+    if done.returncode and not (again or empty):
+        return f"exit {done.returncode}: {said[-300:]}"
+    if link and not path.is_symlink():
+        return "the link was replaced"
+    return "" if done.returncode or path.exists() else "nothing written"
+
+
+def main() -> int:
+    """The number of problems."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", action="append", help="an option, as 'tune --write' (repeatable)")
+    given = parser.parse_args()
+    shutil.rmtree(given.folder, ignore_errors=True)
+    given.folder.mkdir(parents=True)
+    os.chdir(given.folder)
+    prepare()
+    problems = trials = 0
+    for number, (option, words) in enumerate({**FOLDERS, **FILES}.items()):
+        if given.only and option not in given.only:
+            continue
+        place = Path(f"{number}-{option.replace(' ', '')}").absolute()
+        for kind, path, can in targets(place, option in FOLDERS):
+            wrong = tried(option, words, kind, path, can)
+            trials, problems = trials + 1, problems + bool(wrong)
+            print(f"{'FAIL' if wrong else 'ok':4} {option}: {kind} {wrong}", flush=True)
+    print(f"{trials} trials, {problems} problems")
+    return problems
+
+
+if __name__ == "__main__":
+    raise SystemExit(bool(main()))
