@@ -7,6 +7,7 @@ finished one of several: the SHA-256 of the content, then the content. The folde
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -66,7 +67,8 @@ def output_place(path: str | Path, *, folder: bool = False) -> Path:
         with tempfile.NamedTemporaryFile(prefix=".new-", dir=near):
             pass
     except OSError as error:
-        raise DiskError(f"{str(path)[:200]}: cannot be written ({error.strerror or error})") from None
+        wrong = InputError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else DiskError
+        raise wrong(f"{str(path)[:80]}: cannot be written ({error.strerror or error})") from None
     return place if Path(path).is_symlink() else Path(path)
 
 
