@@ -111,7 +111,7 @@ def read_only_disk(folder: Path) -> list[str]:
     return found
 
 
-#: Each writes to the disk; none may end in a traceback, and ``verify`` answers even where it cannot store the answer.
+#: Each writes to the disk; none may end in a traceback.
 COMMANDS = {
     "run": "run -t multimodal -a hmc {size} --out {disk}/store",
     "run again": "run -t multimodal -a ula {size} --out {disk}/store",
@@ -119,7 +119,6 @@ COMMANDS = {
     "report": "report --out {disk}/store",
     "latex": "report --out {disk}/store --format latex --to {disk}/latex",
     "figure": "report --out {disk}/store --figure curve-multimodal-sliced_w2-iteration --to {disk}/figure",
-    "verify": "verify {disk}/store --replicates 1 --workers 0",
     "sync": "sync --out {disk}/store",
     "merge": "merge {disk}/store --out {disk}/merged",
     "compare": "compare {disk}/store {disk}/store --to {disk}/compare",
@@ -161,7 +160,6 @@ def commands(folder: Path) -> list[str]:
             code, said = told(COMMANDS[name].format(disk=disk, size=_SIZE))
             new = [] if code in (0, 1) else [f"exit {code}"]
             new += ["no reason"] if code and not re.search("No space left|Read-only|is full", said) else []
-            new += ["no answer"] if name == "verify" and "3 same bits" not in said else []
             new += [] if Store(disk / "store").usable(cell.key) else ["the finished cell is lost"]
         (folder / "place" / "disk").rmdir()
         (folder / "place").rmdir()

@@ -15,9 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent / "board"), str(HERE.parent / "cli")]
-from conftest import PLUGIN
+sys.path.extend([str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "cli")])
 from output_options import FILES, FOLDERS
 from small_runs import command_line
 from test_outputs import SUITE, TARGET
@@ -36,7 +34,6 @@ def prepare() -> None:
     np.save("draws.npy", np.random.default_rng(0).normal(size=(500, 2)))
     options = {"replicates": 2, "particles": 5, "budget": {"iterations": 5}, "workers": 0, "tracking": False}
     pb.run(tasks=["multimodal"], algorithms=["ula"], out="store", **options)  # type: ignore[arg-type]
-    Path("mine.py").write_text(PLUGIN)
     pb.report("store", "reports/custom", compact=True)
     Path("reports/custom/index.html").unlink()
     stores.submit("store", "mine.zip", name="mine", warn=lambda line: None)
@@ -80,10 +77,16 @@ def tried(option: str, words: str, kind: str, path: Path, can: bool) -> str:
     if "Traceback" in said:
         return f"traceback: {said[-300:]}"
     if not can:
-        wrong = [] if done.returncode in (1, 2) and said.count("\n") == 0 else [f"exit {done.returncode}: {said[-300:]}"]
+        wrong = (
+            [] if done.returncode in (1, 2) and said.count("\n") == 0 else [f"exit {done.returncode}: {said[-300:]}"]
+        )
         return "; ".join([*wrong, *([f"{seconds:.0f} s"] if seconds > MOST_S else [])])
     again = option == "new --to" and kind != "new" and "there already" in said
-    empty = option in ("check --baseline", "show --figure", "accept --out") and done.returncode == 2 and said.count("\n") == 0
+    empty = (
+        option in ("check --baseline", "show --figure", "accept --out")
+        and done.returncode == 2
+        and said.count("\n") == 0
+    )
     if done.returncode and not (again or empty):
         return f"exit {done.returncode}: {said[-300:]}"
     if link and not path.is_symlink():
