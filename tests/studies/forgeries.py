@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "board"))
 import pandas as pd
 from conftest import PLUGIN
 from forged import KINDS, flipped, forged, unpacked
+from kills import Command
 
 import parvibench as pb
 from parvibench.api import stores as api
@@ -121,25 +122,24 @@ def flips(count: int) -> int:
 
 
 def kills(count: int) -> int:
-    """Kills at random moments after which a repeat does not give the board of a command that was not killed."""
+    """Kills, half of them at a random file, after which repeats do not give the board of a command that was not killed."""
     fresh()
-    _, _, whole, _ = accept("theirs.zip")
+    command = Command(["accept", "theirs.zip", "--out", "reruns", "--workers", "0"])
+    command.undisturbed()
     right, wrong, rng = pd.read_csv("reports/quick/leaderboard.csv"), 0, random.Random(5)
-    for number in range(count):
-        if number % 8 == 0:  # reruns and writes of the others start where the kill left them
+    while (before := command.kills) < count:
+        if rng.random() < 0.2:
             fresh()
-        else:
+        else:  # the reruns are there
             shutil.rmtree("reports")
             shutil.copytree("base", "reports")
-        # The page is written in the last moments: half of the kills fall there.
-        moment = whole * (rng.random() if number % 2 else rng.uniform(0.75, 1.0))
-        accept("theirs.zip", moment)
-        code, text, _, _ = accept("theirs.zip")
+        command.survive(rng, count)
         now = pd.read_csv("reports/quick/leaderboard.csv")
         same = list(now["label"]) == list(right["label"]) and now["median"].equals(right["median"])
-        good = code == 0 and same and not list(Path("reports").rglob(".new-*"))
-        print(f"killed after {moment:.1f} of {whole:.1f} s: {'the same board' if good else text}", flush=True)
+        good = same and not list(Path("reports").rglob(".new-*"))
+        print(f"{command.kills - before} kills: {'the same' if good else 'another'} board", flush=True)
         wrong += not good
+    print(f"{command.kills} kills at {command.files} files and in {command.longest:.1f} s: {wrong} wrong")
     return wrong
 
 
