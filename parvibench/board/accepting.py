@@ -42,22 +42,23 @@ _COUNTS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds
 class Accepted:
     """A submission that may enter a board, or is there already."""
 
-    manifest: Manifest  #: of the archive on the board
-    path: Path  #: its place
+    path: Path  #: its place on the board
     content: bytes  #: the archive
+    archive: Archive  #: what it holds
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.archive.manifest
 
 
 def accept(
     archive: Path, board: Path, reruns: Store, execution: Execution, *, container: Path | None = None
 ) -> Accepted:  # fmt: skip
-    """Check a submission by the board's rules, run its built-in methods again, and make the archive for the board.
+    """Check an untrusted submission by the board's rules, run its built-in methods again, and make the archive for the board.
 
-    Args:
-        archive: of the submission; untrusted.
-        board: folder of the suite's published report; nothing is written there.
-        reruns: store of the reruns; what it holds is not run again.
-        execution: workers and limits of the reruns.
-        container: archive of the maintainers' run of its plug-ins, whose results replace the submitted ones.
+    Nothing is written into the folder ``board``; what the store ``reruns`` holds is not run again. The results in the archive
+    ``container``, of the maintainers' run of its plug-ins, replace the submitted ones.
 
     Raises:
         InputError: no archive of results, or one that breaks the board's rules; each is listed.
@@ -66,7 +67,7 @@ def accept(
     theirs = read(archive)
     path = board / SUBMISSIONS / f"{theirs.manifest.id}.zip"
     if path.is_file():
-        return Accepted(read(path).manifest, path, path.read_bytes())
+        return Accepted(path, path.read_bytes(), read(path))
     own = _own(board).run
     terms = Terms(Suite.model_validate(own.suite))
     if lines := _broken_rules(theirs, board, terms, own.profile):
@@ -101,8 +102,8 @@ def accept(
         store.write_run(run)
         kept = theirs.manifest.model_dump(include={"name", "contact", "note"})
         file = Path(folder) / "accepted.zip"
-        manifest = pack(store, file, run=run, sources=theirs.sources, marks=marks, **kept)
-        return Accepted(manifest, path, file.read_bytes())
+        pack(store, file, run=run, sources=theirs.sources, marks=marks, **kept)
+        return Accepted(path, file.read_bytes(), read(file))
 
 
 def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) -> dict[str, CellRecord]:
@@ -214,12 +215,8 @@ def assemble(board: Path, into: Path, new: Accepted | None = None) -> tuple[Stor
         own.extract(key, store)
     cells, held = list(own.run.cells), {c.key for c in own.run.cells}
     marks: dict[str, str] = {}
-    paths = {p: read(p) for p in sorted((board / SUBMISSIONS).glob("*.zip"))}
-    if new is not None and new.path not in paths:
-        file = into.with_name("new.zip")
-        file.write_bytes(new.content)
-        paths[new.path] = read(file)
-    for archive in paths.values():
+    archives = {p: read(p) for p in sorted((board / SUBMISSIONS).glob("*.zip"))}
+    for archive in (archives if new is None else archives | {new.path: new.archive}).values():
         for cell in archive.run.cells:
             if cell.key in held or cell.key not in archive.records:
                 continue
