@@ -54,7 +54,7 @@ def output_place(path: str | Path, *, folder: bool = False) -> Path:
         DiskError: it cannot be written.
     """
     try:
-        place = Path(os.path.realpath(path))
+        place = Path(os.path.realpath(path) if Path(path).is_symlink() else path)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             mode = os.lstat(place).st_mode  # also refuses names that are too long
             if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode) and os.access(place, os.W_OK)):
@@ -69,7 +69,7 @@ def output_place(path: str | Path, *, folder: bool = False) -> Path:
     except OSError as error:
         wrong = InputError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else DiskError
         raise wrong(f"{str(path)[:80]}: cannot be written ({error.strerror or error})") from None
-    return place if Path(path).is_symlink() else Path(path)
+    return place
 
 
 def plain_name(name: str, what: str) -> str:
