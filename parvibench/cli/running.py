@@ -143,13 +143,8 @@ def tune(
     the method is listed, and gets no value.
     """
     settings = shared.parse_settings(setting, algorithm)
-    arguments: dict[str, Any] = {
-        "tasks": task or (),
-        "algorithms": algorithm or (),
-        "settings": settings,
-        "profile": profile,
-        "allow_plugins": allow_plugins,
-    }
+    arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
+    arguments |= {"profile": profile, "allow_plugins": allow_plugins}
     file = tune_api.suite_file(suite, write, part=bool(task or algorithm))
     if dry_run:
         _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out, write=file))

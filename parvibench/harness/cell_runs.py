@@ -1,15 +1,16 @@
-"""The second part of a run: cells without a result are run, and written as they end."""
+"""The first two parts of a run: what the store has already; the other cells are run, and written as they end."""
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import torch
 
 from parvibench.core.errors import DataMissingError, ParVIBenchError
-from parvibench.core.result import Status
-from parvibench.harness.run.chunks import pack_result
-from parvibench.harness.store.store import Store
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.run.chunks import metrics_key, pack_result, unpack_result
+from parvibench.harness.run.judging import remeasure
+from parvibench.harness.store.store import Store, is_final
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import News, OnProgress, Outcome, Progress
 from parvibench.harness.workers.interrupts import Interrupts
@@ -17,7 +18,6 @@ from parvibench.harness.workers.jobs import ChunkJob, Ended
 
 from .observers import Observers
 from .records import finished
-from .stored_cells import stored_chunks
 
 
 class Executor(Protocol):
@@ -26,6 +26,31 @@ class Executor(Protocol):
     def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
         """Outcomes as they come."""
         ...
+
+
+def stored_cells(cells: Iterable[Cell], store: Store, retry_failed: bool) -> dict[str, CellRecord]:
+    """Stored cells that answer the request, by key, measured again where their metrics are out of date."""
+    found: dict[str, CellRecord] = {}
+    for cell in cells:
+        record = store.usable(cell.key)
+        if record is None or not is_final(record, retry_failed):
+            continue
+        if record.status is Status.OK and record.metrics_key != metrics_key(cell):
+            samples = store.samples(cell.key)
+            # An anchor's samples may be rows of the reference, so it is drawn again.
+            if samples is None or not record.values or record.kind == "anchor":
+                continue
+            record, curve = remeasure(cell, record, store.curve(cell.key), samples)
+            store.write_cell(record, curve, samples, store.trajectories(cell.key))
+        found[cell.key] = record
+    return found
+
+
+def stored_chunks(cell: Cell, store: Store) -> dict[int, Ended]:
+    """The chunks of a cell that an interrupted run has finished, by number."""
+    saved = {i: store.finished_chunk(cell.key, i).load() for i in range(len(cell.chunks))}
+    found = {i: unpack_result(cell, cell.chunks[i], content) for i, content in saved.items() if content}
+    return {i: Outcome(result) for i, result in found.items() if result is not None}
 
 
 def run_each(

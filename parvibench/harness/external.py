@@ -89,20 +89,11 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None
         task=task.name,
         task_version=task.version,
         algorithm=f"{KIND}-{hashlib.sha256(label.encode()).hexdigest()[:8]}",
-        algorithm_version=1,
         source=hashlib.sha256(x.numpy().tobytes()).hexdigest(),
-        settings={},
         budget=Budget(score_evaluations=cost.score_evaluations),
-        particles=len(x),
-        samples=len(x),
-        burn_in=0.0,
-        thinning=1,
-        replicates=(0,),
-        seed=0,
-        chunk=1,
-        device="cpu",
-        dtype="float32",
-    )
+        algorithm_version=1, settings={}, particles=len(x), samples=len(x), burn_in=0.0, thinning=1, replicates=(0,), seed=0,
+        chunk=1, device="cpu", dtype="float32",
+    )  # fmt: skip
     record = CellRecord(
         spec=spec,
         label=label,

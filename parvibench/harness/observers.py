@@ -1,4 +1,4 @@
-"""The third part of a run: observers are told of every cell that is in the store."""
+"""The last part of a run: observers are told of every cell that is in the store."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -17,11 +17,10 @@ from parvibench.harness.workers.interrupts import Interrupts
 from parvibench.harness.workers.processes import Workers
 
 from .cell_runs import Executor as Executor
-from .cell_runs import run_each
+from .cell_runs import run_each, stored_cells
 from .observers import Observer as Observer
 from .observers import Observers
 from .records import now
-from .stored_cells import stored_cells
 
 
 def run_cells(

@@ -99,11 +99,6 @@ def floored(task: str) -> Floored | None:
     return None
 
 
-def run_title(run: Mapping[str, Any]) -> str:
-    """Suite and profile."""
-    return " ".join(filter(None, (str(run["suite"]["name"]), run.get("profile"))))
-
-
 def cut_lines(text: str, most: int) -> str:
     """The first lines of a text, at most so many characters, and a word on the rest."""
     rest = "\n\nCut short; all of it is in report/leaderboard.md."

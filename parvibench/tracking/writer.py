@@ -38,7 +38,8 @@ class Writer:
         run_id, suite = str(run["id"]), run["suite"]
         experiment = self._experiment(f"parvibench/{suite['name']}")
         found = self._find("parvibench.run_id", run_id)
-        name = f"{content.run_title(run)}, {str(run['started'])[:16].replace('T', ' ')}"
+        title = " ".join(filter(None, (str(suite["name"]), run.get("profile"))))
+        name = f"{title}, {str(run['started'])[:16].replace('T', ' ')}"
         parent = found or self._client.create_run(experiment, run_name=name[:250], tags=content.run_tags(run))
         uid = parent.info.run_id
         if found:
