@@ -89,10 +89,11 @@ class RunFolder:
             InputError, DiskError: it cannot be made or written.
             StoreError: its mirror would be another file.
         """
+        place = output_place(self.root, folder=True)
         if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
             # In the address of its SQLite mirror they would name another file.
             raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
-        output_place(self.root, folder=True).mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
