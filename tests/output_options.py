@@ -28,7 +28,7 @@ FILES = {
     "check --junit": "check -a ula -t multimodal --iterations 50 --workers 0 --junit {}",
     "check --markdown": "check -a ula -t multimodal --iterations 50 --workers 0 --markdown {}",
     "check --baseline": "check -a ula -t multimodal --iterations 20 --workers 0 --update --yes --baseline {}",
-    "show --figure": "show task multimodal --figure {}",
+    "show --figure": "show task banana --figure {}",
     "submit --to": "submit store --name mine --to {}",
 }
 #: What a report is written over: folders that must be there, whose file ``index.html`` is checked.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.harness.store.files import output_place
 
 if TYPE_CHECKING:
     from parvibench.checks.baseline import Baseline
@@ -122,7 +121,6 @@ def record(
     from parvibench.checks.baseline import Baseline, make, replaced
     from parvibench.checks.selection import select_questions
 
-    baseline = output_place(baseline)
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     made = make(

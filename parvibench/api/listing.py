@@ -120,7 +120,6 @@ def fetch_data(wanted: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
 
 def draw_reference(task: str, path: Path) -> Path:
     """Write a corner plot of a task's reference samples as PNG or SVG; its path."""
-    path = output_place(path)
     reference = registry.load_task(task).reference()
     if reference is None:
         raise InputError(f"--figure: task {task} has no reference samples to draw")
@@ -128,7 +127,8 @@ def draw_reference(task: str, path: Path) -> Path:
 
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
-    return write_corner(reference, path)
+    output_place(path.parent, folder=True).mkdir(parents=True, exist_ok=True)
+    return write_corner(reference, output_place(path))
 
 
 def new(kind: str, name: str, to: Path) -> Scaffold:

@@ -26,7 +26,7 @@ from parvibench.cli import main
 
 #: Commands that may say why not after the check of their output: what they are given here is there already, or lacks something.
 ELSE = {
-    "new --to", "reference build --folder", "reference floors --folder", "accept --out", "check --baseline", "show --figure"
+    "new --to", "reference build --folder", "reference floors --folder", "accept --out", "check --baseline",
 }  # fmt: skip
 #: Most seconds of a refusal.
 MOST_S = 10.0
