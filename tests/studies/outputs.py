@@ -49,6 +49,7 @@ def targets(place: Path, folder: bool) -> Iterator[tuple[str, Path, bool]]:
     place.mkdir()
     name = "out" if folder else "out.png"
     (place / "file").touch()
+    (place / "empty.png").touch()
     (place / "folder").mkdir()
     (place / "there").mkdir() if folder else (place / "there").touch()
     os.mkfifo(place / "pipe")
@@ -56,12 +57,12 @@ def targets(place: Path, folder: bool) -> Iterator[tuple[str, Path, bool]]:
         (place / f"{link}.png").symlink_to(to)
     yield "new", place / name, True
     yield "again", place / name, True
-    yield "empty", place / ("folder" if folder else "file"), True
+    yield "empty", place / ("folder" if folder else "empty.png"), True
     yield "link", place / "link.png", True
     yield "dangling link", place / "dangling.png", True
     yield "the other kind", place / ("file" if folder else "folder"), False
     yield "below a file", place / "file" / name, False
-    yield "missing folder", place / "missing" / name, folder
+    yield "missing folder", place / "missing" / name, folder or "figure" in place.name
     yield "link to itself", place / "loop.png", False
     yield "pipe", place / "pipe", False
     yield "/proc", Path("/proc") / name, False
