@@ -338,14 +338,13 @@ def test_mirroring_prints_nothing(tmp_path):
     assert done.stdout + done.stderr == ""
 
 
-def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
-    """Parameters from the provenance, the machine's load as metrics, the report's files; twice is as once."""
+def test_the_parent_carries_provenance_and_report(mirrored, tmp_path):
+    """Parameters from the provenance, the report's files; twice is as once."""
     provenance = {
         "command": "parvibench run --set a.token=abc", "packages": {"torch": "2.6"}, "data": {"boston": "cafe"},
         "determinism": {"cudnn benchmark": False},
     }  # fmt: skip
-    load = [{"seconds": 5.0, "cpu_percent": 50.0}, {"seconds": 10.0, "cpu_percent": 70.0}]
-    run = RUN | {"id": "20260105-000000-000-tiny", "provenance": provenance, "system": load}
+    run = RUN | {"id": "20260105-000000-000-tiny", "provenance": provenance}
     (tmp_path / "figures").mkdir()
     (tmp_path / "index.html").write_text("page")
     (tmp_path / "figures" / "a.svg").write_text("<svg/>")
@@ -359,7 +358,6 @@ def test_the_parent_carries_provenance_load_and_report(mirrored, tmp_path):
     expected = {"packages.torch": "2.6", "data.boston": "cafe", "determinism.cudnn benchmark": "False"}
     assert expected.items() <= parent.data.params.items()
     assert "abc" not in str(parent.data.params) + str(parent.data.tags)
-    assert mirrored.history(parent, "system/cpu_percent") == [(5, 50.0), (10, 70.0)]
     assert mirrored.artifacts(parent, "report") == {"report/figures", "report/index.html"}
 
 

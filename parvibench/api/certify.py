@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from parvibench.core import registry
+from parvibench.core import OWN_REFERENCES, registry
 from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.samples import read_draws
+from parvibench.harness.store.files import output_place
 from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own
@@ -53,6 +54,7 @@ def build_reference(
         Refused: chains did not pass all tests; the message says what would help.
     """
     found = registry.load_task(task)
+    output_place(folder or (shipped.default_folder() if _built_in(found) else OWN_REFERENCES), folder=True)
     given = read_draws(files, Choice(columns, variables)) if files else None
     if given is None and not effort and hasattr(found, "given_draws"):
         given = found.given_draws()
@@ -85,6 +87,7 @@ def complete_floors(
     Raises:
         InputError: a task that is not built in.
     """
+    output_place(folder or shipped.default_folder(), folder=True)
     for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
         task = registry.load_task(name)
         if not _built_in(task):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from parvibench.core.errors import UnknownNameError
+from parvibench.harness.store.files import output_place
 from parvibench.reporting.formatting import count as count
 from parvibench.reporting.formatting import interval as interval
 from parvibench.reporting.formatting import number as number
@@ -53,6 +55,9 @@ def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None
     from parvibench.reporting.page import report_files
     from parvibench.reporting.tables import run_differences
 
+    place = output_place(to, folder=True)
     a, b = loaded(first), loaded(second)
+    if metric is not None and metric not in (known := {m for run in (a, b) for c in run.cells for m in c.values}):
+        raise UnknownNameError("metric of these runs", metric, sorted(known))
     cells = run_differences.compare(a, b, metric)
-    return Comparison(a, b, run_differences.conditions(a, b), cells, report_files.write_comparison(cells, Path(to)))
+    return Comparison(a, b, run_differences.conditions(a, b), cells, report_files.write_comparison(cells, place))

@@ -17,6 +17,7 @@ from parvibench.data.draws.forms import in_coordinates as in_coordinates
 from parvibench.data.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.external import costs_of, store_external
+from parvibench.harness.store.files import output_place
 from parvibench.harness.store.store import Store
 from parvibench.metrics.evaluate import evaluate_samples
 
@@ -111,6 +112,8 @@ def evaluate_files(
     spent = costs_of(cost) if cost else None
     if spent is not None and found is None:
         raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+    if spent is not None:
+        output_place(Path(out) / "report", folder=True)
     choice = Choice(columns, variables, axes)
     draws = read_draws(samples, replace(choice, weights=weights))
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)

@@ -12,6 +12,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.data import fetch
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
+from parvibench.harness.store.files import output_place
 from parvibench.suites import shipped
 
 if TYPE_CHECKING:
@@ -126,9 +127,10 @@ def draw_reference(task: str, path: Path) -> Path:
 
     if path.suffix not in (".png", ".svg"):
         raise InputError(f"--figure {path}: the name must end in .png or .svg")
-    return write_corner(reference, path)
+    output_place(path.parent, folder=True).mkdir(parents=True, exist_ok=True)
+    return write_corner(reference, output_place(path))
 
 
 def new(kind: str, name: str, to: Path) -> Scaffold:
     """Write a working file for an unregistered algorithm or task, and its test."""
-    return scaffold(kind, name, to)
+    return scaffold(kind, name, output_place(to, folder=True))

@@ -33,6 +33,8 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
 
     store = Store(Path(out))
     store.run()
+    if database.file_of(database.default_uri(store.root)) == store.root.resolve() / "mlflow.db":
+        store.check_writable()
     if warning := mirror.sync(store, rank=lambda results: ranking(results, table(results))):
         warn(warning)
     return not warning

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
 from parvibench.harness.execution import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
 from parvibench.harness.execution import Execution as Execution
+from parvibench.harness.store.files import output_place as output_place
 
 if TYPE_CHECKING:
     from parvibench.core.algorithm import Algorithm
@@ -77,6 +78,7 @@ def run(
         warn(note)
     store = Store(execution.out)
     store.check_writable()
+    page = None if report is None else output_place(report, folder=True)
     mirror = MirrorObserver(store.root) if tracking is True else tracking or None
     ran = run_cells(
         cells,
@@ -91,10 +93,10 @@ def run(
         retry_failed=execution.retry_failed,
     )
     results = Results.of(ran)
-    if report is not None:
+    if page is not None:
         from .report import write
 
-        write(results, Path(report), mirror)
+        write(results, page, mirror)
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
     return results
@@ -139,8 +141,8 @@ def forecast(
     settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
 ) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
+    from parvibench.harness.cell_runs import why_not_run
     from parvibench.harness.forecast import predict
-    from parvibench.harness.session import why_not_run
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan

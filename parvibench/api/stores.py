@@ -1,4 +1,4 @@
-"""``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by somebody else."""
+"""``merge``, ``submit`` and ``accept``: stores made on several machines, or by somebody else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
+from parvibench.harness.store.files import output_place
 
 if TYPE_CHECKING:
     from parvibench.board.accepting import Accepted as Accepted
     from parvibench.board.packing import Manifest as Manifest
-    from parvibench.board.verification import Verification as Verification
     from parvibench.reporting.presented import Results
 
 
@@ -44,39 +44,11 @@ def merge(
     from parvibench.harness.store.store import Store
     from parvibench.reporting.presented import Results
 
-    into = Store(Path(out))
+    into = Store(output_place(out, folder=True))
     run, notes = merging.merge([Store(Path(s)) for s in stores], into, samples=samples)
     for note in notes:
         warn(note)
     return Results.load(into, run.id)
-
-
-def verify(
-    store: str | Path,
-    replicates: int = 60,
-    *,
-    seed: int | None = None,
-    workers: int | None = None,
-    timeout: float = DEFAULT_TIMEOUT_S,
-) -> Verification:
-    """Run parts of a store's latest run again, and compare.
-
-    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware.
-
-    Args:
-        store: folder.
-        replicates: about how many to run again.
-        seed: of the choice; by default unpredictable.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        timeout: wall-clock limit of a chunk of replicates, s.
-
-    Raises:
-        StoreError: no run, or damaged files.
-    """
-    from parvibench.board import verification
-    from parvibench.harness.store.store import Store
-
-    return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
 
 
 def submit(
@@ -110,7 +82,7 @@ def submit(
     run = where.run()
     suite = str(run.suite.get("name", ""))
     word = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-").lower() or "submission"
-    path = Path(to) if to is not None else Path(f"{suite}-{word}.zip")
+    path = output_place(to if to is not None else f"{suite}-{word}.zip")
     sources = sources_of([r for c in run.cells if (r := where.usable(c.key)) is not None])
     manifest = pack(where, path, run=run, sources=sources, name=name, contact=contact, note=note)
     boards = _boards(Path(str(files("parvibench.results"))))
@@ -148,19 +120,21 @@ def accept(
     Raises:
         InputError: no archive of results, no board of its suite, rows that break the board's rules, or a page that would
             lose pictures.
-        RefusedError: cells that differ from reruns here.
+        RefusedError: the reruns were stopped.
     """
     from parvibench.board import accepting
     from parvibench.board.packing import read
     from parvibench.harness.store.store import Store
 
+    store = Store(output_place(out, folder=True))
     suite, known = read(Path(archive)).manifest.suite, _boards(Path(reports))
     if suite not in known:
         raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(known) or 'none'}")
     board = known[suite][0]
+    output_place(board / "index.html")
     execution = Execution(workers=workers, timeout=timeout)
     other = None if container is None else Path(container)
-    accepted = accepting.accept(Path(archive), board, Store(Path(out)), execution, container=other)
+    accepted = accepting.accept(Path(archive), board, store, execution, container=other)
     write_board(board, accepted)
     return accepted
 
@@ -178,7 +152,7 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
     from parvibench.reporting.page.report_files import write_report
     from parvibench.reporting.presented import Results
 
-    folder = Path(board)
+    folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
         store, marks = assemble(folder, Path(aside) / folder.resolve().name, new)
         results = replace(Results.load(store), marks=marks)

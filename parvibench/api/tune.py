@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from parvibench.harness.suite.suite import Suite
     from parvibench.reporting.presented import Results
 
+    from .plan import Plan
+
 
 class Tuning(NamedTuple):
     """The outcome of ``tune``."""
@@ -70,16 +72,19 @@ def tune(
 
     from .report import load
 
-    part, objects, profile = _part(suite, tasks, algorithms, profile, allow_plugins)
-    text = "" if write is None else _text(Path(write), suite, profile)
-    execution = Execution(workers=0 if objects else workers, out=Path(out), profile=profile)
+    file = None if write is None else Path(write)
+    plan, text = _plan(
+        suite, tasks, algorithms, settings, file, profile=profile, workers=workers, out=Path(out), allow_plugins=allow_plugins
+    )  # fmt: skip
     try:
-        done = tune_suite(part, execution, settings=settings, objects=objects, observers=observers, command=command)
+        done = tune_suite(
+            plan.suite, plan.execution, settings=settings, objects=plan.objects, observers=observers, command=command
+        )
     except KeyboardInterrupt:
         return Tuning(Tuned(step_size={}), load(out), interrupted=True)
-    file = Path(write) if write is not None and done.tuned.step_size else None
-    if file is not None:
-        write_tuned(file, done.tuned, profile, keep=bool(tasks or algorithms), text=text)
+    if file is None or not done.tuned.step_size:
+        return done
+    write_tuned(file, done.tuned, plan.execution.profile, keep=bool(tasks or algorithms), text=text)
     return done._replace(file=file)
 
 
@@ -142,10 +147,8 @@ def forecast(
     from parvibench.harness.store.store import Store
     from parvibench.harness.suite.tuning import Tuner
 
-    part, objects, profile = _part(suite, tasks, algorithms, profile, allow_plugins)
-    if write is not None:
-        _text(write, suite, profile)
-    tuner = Tuner(part, settings=settings or {}, objects=objects)
+    plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
+    tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
     spec, grids = tuner.spec, tuner.one_of_each()
     seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
     known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
@@ -155,29 +158,19 @@ def forecast(
     return TuningForecast(cells, first, finals, growth, spec.finalists, len(seconds) - len(known))
 
 
-def _part(
-    suite: str, tasks: Sequence[str], algorithms: Sequence[str | Method | type[Method]], profile: str | None,
-    allow_plugins: bool,
-) -> tuple[Suite, list[Method], str | None]:  # fmt: skip
-    """The suite to tune, the objects in it, its profile. Named algorithms alone are tuned, also those that extend it."""
-    from parvibench.harness.suite.suite import load_suite
-
-    from .plan import allowed_plugins, named_methods, select
-
-    named, objects = named_methods(algorithms)
-    whole = load_suite(suite, allowed_plugins(tasks, named, allow_plugins))
-    profile = profile or whole.default_profile
-    selected = select(whole, tasks, named, Execution(profile=profile))
-    names = {n for a in named for n in ([a] if isinstance(a, str) else [a["name"], a["label"]])}
-    tuned = tuple(a for a in selected.algorithms if not names or names & {a.name, a.display})
-    return selected.model_copy(update={"algorithms": tuned}), objects, profile
-
-
-def _text(write: Path, suite: str, profile: str | None) -> str:
-    """Text of the file for the chosen values, by default the suite's own; ``InputError`` where it cannot be used."""
+def _plan(
+    suite: str, tasks: Sequence[str], algorithms: Sequence[str | Algorithm | type[Algorithm]],
+    settings: Mapping[str, Mapping[str, Any]] | None, write: Path | None, **options: Any,
+) -> tuple[Plan, str]:  # fmt: skip
+    """What is tuned, and the text of the suite file for the chosen values; ``InputError`` where that cannot be used."""
     from parvibench.harness.suite.tuned_values import suite_text
 
-    return suite_text(write, Path(str(shipped().get(suite, suite))).read_text(), profile)
+    from .plan import Plan
+
+    plan = Plan.of(suite, tasks, algorithms, settings, Execution(device="cpu", **options))
+    if write is None:
+        return plan, ""
+    return plan, suite_text(write, Path(str(shipped().get(suite, suite))).read_text(), plan.execution.profile)
 
 
 def suite_file(suite: str, write: Path | None, *, part: bool) -> Path | None:

@@ -1,8 +1,8 @@
 """Acceptance of a submission by the rules of a board, and the board as one store: its own results and those accepted.
 
 A board is a published report's folder: ``results.zip``, its own results, and ``submissions/<id>.zip``, one archive for each
-accepted submission, which this program writes. Rows of built-in methods are those of reruns here; the results in a
-submission are only compared with them. Rows of plug-ins are those of the submission, checked for their form.
+accepted submission, which this program writes. Rows of built-in methods are those of reruns here, whatever a
+submission says of them. Rows of plug-ins are those of the submission, checked for their form.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from parvibench.harness.store.store import RunCell, RunRecord, Store
 from parvibench.harness.suite.suite import Suite
 
 from .packing import Archive, Manifest, pack, read, source_name
-from .terms import Terms, is_plugin, same
-from .verification import differences, is_built_in, made_here, observed
+from .terms import Terms, is_built_in, is_plugin, same
 
 #: A board's own results, and the folder of accepted ones.
 RESULTS, SUBMISSIONS = "results.zip", "submissions"
@@ -43,31 +42,32 @@ _COUNTS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds
 class Accepted:
     """A submission that may enter a board, or is there already."""
 
-    manifest: Manifest  #: of the archive on the board
-    path: Path  #: its place
+    path: Path  #: its place on the board
     content: bytes  #: the archive
+    archive: Archive  #: what it holds
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.archive.manifest
 
 
 def accept(
     archive: Path, board: Path, reruns: Store, execution: Execution, *, container: Path | None = None
 ) -> Accepted:  # fmt: skip
-    """Check a submission by the board's rules, run its built-in methods again, and make the archive for the board.
+    """Check an untrusted submission by the board's rules, run its built-in methods again, and make the archive for the board.
 
-    Args:
-        archive: of the submission; untrusted.
-        board: folder of the suite's published report; nothing is written there.
-        reruns: store of the reruns; what it holds is not run again.
-        execution: workers and limits of the reruns.
-        container: archive of the maintainers' run of its plug-ins, whose results replace the submitted ones.
+    Nothing is written into the folder ``board``; what the store ``reruns`` holds is not run again. The results in the archive
+    ``container``, of the maintainers' run of its plug-ins, replace the submitted ones.
 
     Raises:
         InputError: no archive of results, or one that breaks the board's rules; each is listed.
-        RefusedError: cells that differ from reruns here, each is listed; or the reruns were stopped.
+        RefusedError: the reruns were stopped.
     """
     theirs = read(archive)
     path = board / SUBMISSIONS / f"{theirs.manifest.id}.zip"
     if path.is_file():
-        return Accepted(read(path).manifest, path, path.read_bytes())
+        return Accepted(path, path.read_bytes(), read(path))
     own = _own(board).run
     terms = Terms(Suite.model_validate(own.suite))
     if lines := _broken_rules(theirs, board, terms, own.profile):
@@ -84,8 +84,6 @@ def accept(
             raise InputError(f"{archive}: {cell.task} / {cell.label}: {wrong}")
         found[cell.key] = _plain(record), curve, mark
     ours = _rerun(theirs, terms, reruns, execution)
-    if differing := _differing(theirs, ours, reruns):
-        raise RefusedError(f"{archive}: refused, these cells differ from reruns here:\n" + _list(differing))
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store")
         cells, marks = [], {}
@@ -104,8 +102,8 @@ def accept(
         store.write_run(run)
         kept = theirs.manifest.model_dump(include={"name", "contact", "note"})
         file = Path(folder) / "accepted.zip"
-        manifest = pack(store, file, run=run, sources=theirs.sources, marks=marks, **kept)
-        return Accepted(manifest, path, file.read_bytes())
+        pack(store, file, run=run, sources=theirs.sources, marks=marks, **kept)
+        return Accepted(path, file.read_bytes(), read(file))
 
 
 def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) -> dict[str, CellRecord]:
@@ -123,20 +121,6 @@ def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) ->
         why = next((r.reason for r in stopped if r is not None), "")
         raise RefusedError(f"{len(stopped)} cells were not run again; the same command resumes. {why}".strip())
     return {key: record for key, record in found.items() if record is not None}
-
-
-def _differing(theirs: Archive, ours: Mapping[str, CellRecord], reruns: Store) -> list[str]:
-    """The cells that do not repeat although they were made on hardware as here, a line each."""
-    here, found = provenance("", "cpu"), []
-    for cell in theirs.run.cells:
-        then, now = theirs.records[cell.key], ours.get(cell.key)
-        if now is None or now.key != cell.key or not made_here(then, theirs.run.provenance, here):
-            continue
-        recorded, again = observed(then, theirs.curves[cell.key]), observed(now, reruns.curve(now.key))
-        wrong = [d for r in cell.spec.replicates for d in differences(recorded, again, r)]
-        if wrong or (then.status, then.iterations) != (now.status, now.iterations):
-            found.append(f"{cell.task} / {cell.label}: {(wrong or ['other status or number of iterations'])[0]}")
-    return found
 
 
 def _list(lines: list[str]) -> str:
@@ -231,12 +215,8 @@ def assemble(board: Path, into: Path, new: Accepted | None = None) -> tuple[Stor
         own.extract(key, store)
     cells, held = list(own.run.cells), {c.key for c in own.run.cells}
     marks: dict[str, str] = {}
-    paths = {p: read(p) for p in sorted((board / SUBMISSIONS).glob("*.zip"))}
-    if new is not None and new.path not in paths:
-        file = into.with_name("new.zip")
-        file.write_bytes(new.content)
-        paths[new.path] = read(file)
-    for archive in paths.values():
+    archives = {p: read(p) for p in sorted((board / SUBMISSIONS).glob("*.zip"))}
+    for archive in (archives if new is None else archives | {new.path: new.archive}).values():
         for cell in archive.run.cells:
             if cell.key in held or cell.key not in archive.records:
                 continue

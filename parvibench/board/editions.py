@@ -23,8 +23,7 @@ from parvibench.harness.store.files import sha256
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.suite.suite import load_suite
 
-from .terms import Terms
-from .verification import is_built_in
+from .terms import Terms, is_built_in
 
 _FOLDER = files("parvibench.board") / "editions"
 _NAME = re.compile(r"\d{4}\.\d{2}")

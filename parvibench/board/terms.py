@@ -11,8 +11,6 @@ from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import AlgorithmEntry
 from parvibench.harness.suite.suite import Suite
 
-from .verification import is_built_in
-
 #: Fields of a specification that say where a cell was computed, and those that belong to the method.
 _PLACE = frozenset({"device", "chunk", "compiled", "trajectories"})
 _METHOD = _PLACE | {"algorithm", "algorithm_version", "source", "settings", "particles", "burn_in", "thinning"}
@@ -91,6 +89,12 @@ def _shown(name: str, value: Any) -> str:
         limits = value.model_dump(exclude_none=True)
         return ", ".join(f"{k} {v}"[:80] for k, v in limits.items())
     return f"{value}"[:80]
+
+
+def is_built_in(spec: CellSpec) -> bool:
+    """Whether the method is part of this installation's package."""
+    row = registry.algorithms().get(spec.algorithm)
+    return row is not None and row.built_in and not spec.source
 
 
 def is_plugin(spec: CellSpec) -> bool:

@@ -57,6 +57,9 @@ def main() -> NoReturn:
         note(f"parvibench: {error}", style="red")
         sys.exit(EXIT_FAILED if isinstance(error, DataMissingError | DiskError | RefusedError) else EXIT_USAGE)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # wherever a name can be given
+            note(f"parvibench: {str(error.filename)[:80]}...: {error.strerror}", style="red")
+            sys.exit(EXIT_USAGE)
         if error.errno not in _DISK:
             raise
         place = f"{error.filename}: " if error.filename else ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -145,13 +143,8 @@ def tune(
     the method is listed, and gets no value.
     """
     settings = shared.parse_settings(setting, algorithm)
-    arguments: dict[str, Any] = {
-        "tasks": task or (),
-        "algorithms": algorithm or (),
-        "settings": settings,
-        "profile": profile,
-        "allow_plugins": allow_plugins,
-    }
+    arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
+    arguments |= {"profile": profile, "allow_plugins": allow_plugins}
     file = tune_api.suite_file(suite, write, part=bool(task or algorithm))
     if dry_run:
         _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out, write=file))
@@ -249,7 +242,7 @@ def report(
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     if index is not None:
-        answer(str(report_api.write_index(index)))
+        answer(str(report_api.write_index(shared.output_place(index / "index.html").parent)))
         return
     if board is not None:
         answer(str(stores_api.write_board(board)))
@@ -258,17 +251,18 @@ def report(
         raise InputError(
             "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
         )
-    with _few_collections():
-        results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
-        folder = to or out / ("report-part" if task else "report")
-        if figure is not None:
-            for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
-                answer(str(path))
-        elif format_ == "latex":
-            answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
-        else:
-            report_api.report(results, folder, compact=compact)
-            _print_results(results, folder, as_json=as_json)
+    folder = to or out / ("report-part" if task else "report")
+    if format_ != "latex" or to is not None:
+        folder = shared.output_place(folder, folder=True)
+    results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
+    if figure is not None:
+        for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+            answer(str(path))
+    elif format_ == "latex":
+        answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
+    else:
+        report_api.report(results, folder, compact=compact)
+        _print_results(results, folder, as_json=as_json)
 
 
 @app.command(
@@ -284,21 +278,10 @@ def merge(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
-    with _few_collections():
-        results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
-        report_api.report(results, to or out / "report")
-        _print_results(results, to or out / "report", as_json=as_json)
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """A page's hundreds of thousands of objects live until it is written: looking for garbage among them costs about a tenth."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+    folder = shared.output_place(to or out / "report", folder=True)
+    results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
+    report_api.report(results, folder)
+    _print_results(results, folder, as_json=as_json)
 
 
 def _print_results(

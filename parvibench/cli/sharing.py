@@ -86,7 +86,7 @@ def accept(
     workers: Workers = None,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:  # fmt: skip
-    """Run the built-in methods of a submission again and add its rows to the board of its suite. Exit code 1 if a cell differs.
+    """Run the built-in methods of a submission again and add its rows to the board of its suite.
 
     Rows of built-in methods are those of the reruns, `verified`; those of plug-ins are as submitted, `unverified`: their
     code is never run. The same command completes an interrupted one.

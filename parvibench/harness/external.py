@@ -1,5 +1,6 @@
 """Samples from elsewhere as a row of a leaderboard: of kind ``external``, at a cost that their maker states."""
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 
@@ -47,7 +48,10 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
     ``command`` the command line, for provenance.
     """
-    before = _latest(store, task)
+    before: RunRecord | None = None
+    with contextlib.suppress(StoreError):  # no run
+        latest = store.run()
+        before = latest if any(c.task == task.name for c in latest.cells) else None
     others = [] if before is None else [c for c in before.cells if not (c.task == task.name and c.label == label)]
     judged = [c.samples for c in others if c.task == task.name]
     path = samples.transpose(0, 1)[None].double() if samples.dim() == 3 else None
@@ -70,15 +74,6 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     return run
 
 
-def _latest(store: Store, task: Task) -> RunRecord | None:
-    """The latest run, if it has cells of the task."""
-    try:
-        run = store.run()
-    except StoreError:
-        return None
-    return run if any(c.task == task.name for c in run.cells) else None
-
-
 def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None) -> tuple[CellRecord, pd.DataFrame]:
     """Record and curve of the samples (n, D), with the path (1, T, C, D) of chains."""
     result = ChunkResult()
@@ -89,20 +84,11 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None
         task=task.name,
         task_version=task.version,
         algorithm=f"{KIND}-{hashlib.sha256(label.encode()).hexdigest()[:8]}",
-        algorithm_version=1,
         source=hashlib.sha256(x.numpy().tobytes()).hexdigest(),
-        settings={},
         budget=Budget(score_evaluations=cost.score_evaluations),
-        particles=len(x),
-        samples=len(x),
-        burn_in=0.0,
-        thinning=1,
-        replicates=(0,),
-        seed=0,
-        chunk=1,
-        device="cpu",
-        dtype="float32",
-    )
+        algorithm_version=1, settings={}, particles=len(x), samples=len(x), burn_in=0.0, thinning=1, replicates=(0,), seed=0,
+        chunk=1, device="cpu", dtype="float32",
+    )  # fmt: skip
     record = CellRecord(
         spec=spec,
         label=label,

@@ -18,7 +18,7 @@ from parvibench.metrics.compute import compute_guarded
 from .run.chunks import Chunk
 from .run.clock import one_thread
 from .run.judging import context_maker
-from .run.recorder import MAX_BYTES, MAX_POSITIONS
+from .run.recorder import kept_states
 from .run.stepping import Trial
 
 #: Settings that count steps before a method's own, which cost a fraction of these.
@@ -81,8 +81,7 @@ def _path_length(cell: Cell, iterations: int) -> int:
     task, algorithm = cell.load()
     if algorithm.kind != "chains" or not isinstance(algorithm, Algorithm):
         return 0
-    states = min(iterations, MAX_POSITIONS, MAX_BYTES // (4 * cell.spec.chunk * cell.particles * task.dim))
-    return 1 << max(2, (states // 2).bit_length())
+    return 1 << max(2, kept_states(cell.spec, iterations, task.dim).bit_length())
 
 
 def _measuring(cell: Cell, path: int) -> float:

@@ -8,7 +8,7 @@ minute in two dimensions with exact draws, some ten minutes with chains.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,6 @@ from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, v_constants
 from parvibench.metrics.floors import (
-    ADDED,
     NEEDED,
     SETS,
     Notify,
@@ -54,8 +53,6 @@ SEED = 20241105
 COMPARED = 1000
 #: Draws for the floors of numerical tasks: two hundred sets of the largest size.
 NUMERICAL_DRAWS = 800_000
-#: Draws of a numerical task from which sets are drawn with replacement.
-RESAMPLED_DRAWS = 50_000
 #: Draws for the recorded moments of a task with an exact sampler and unknown moments.
 MOMENT_DRAWS = 1_000_000
 
@@ -70,7 +67,7 @@ class Source:
     mean: Tensor  #: best known mean of the target, (D,)
     sd: Tensor  #: best known standard deviation, (D,)
     record: dict[str, Any]  #: method and evidence for the certificate
-    others: dict[str, Tensor] = field(default_factory=dict)  #: draws of the other methods, to be compared with the rows
+    check: Tensor | None = None  #: draws of another method, (n, D), to be compared with the rows
 
 
 def build(task: Task, folder: Path | None = None, notify: Notify = silent) -> Path:
@@ -95,8 +92,8 @@ def build(task: Task, folder: Path | None = None, notify: Notify = silent) -> Pa
         "bandwidth": median_distance(stored.double()),
     }
     reference = calibrated(task, Reference(stored.double(), source.exact, certificate), source.sets, notify)
-    if source.others:
-        reference.certificate["run"] |= between_methods(task, reference, source.others)
+    if source.check is not None:
+        reference.certificate["run"] |= between_methods(task, reference, source.check)
     target = task.target([0], "cpu", torch.float64)
     scores = target.score(reference.draws[None, : fingerprint_rows(task.dim)])[0].numpy()
     arrays = {"draws": stored.numpy(), "scores": scores}
@@ -146,15 +143,11 @@ def complete_floors(
     if found is None or reference is None:
         raise InputError(f"{task.name} has no reference draws whose floors could be completed")
     metrics = metrics or judged_metrics()
-    alone = set(metrics) == {ADDED}
-    if "gates" in found[0] and "exact" not in task.provides and not alone:
+    if "gates" in found[0] and "exact" not in task.provides:
         raise InputError(f"{task.name}: the chains behind its floors are not stored; build its reference again")
     if not missing_floors(task, reference, metrics):
         return None
-    if alone and ("exact" not in task.provides or (isinstance(task, ExactTask) and task.numerical)):
-        sets = resampled_sets(task, reference)
-    else:
-        sets = exact_sets(task) if "exact" in task.provides else run_sets(task, notify)
+    sets = exact_sets(task) if "exact" in task.provides else _earlier(main_draws(task, SEED, notify))
     floors = simulate_floors(task, reference, sets, metrics, notify)
     certificate, arrays, _ = found
     constants = equivalence_constants(task, reference, sets, list(floors), notify)
@@ -162,22 +155,18 @@ def complete_floors(
     return write(folder, task.name, certificate | summary, arrays, floors)
 
 
-def between_methods(task: Task, reference: Reference, others: dict[str, Tensor]) -> dict[str, Any]:
-    """Distances of other methods' draws to the reference; ``ParVIBenchError`` where the check run leaves the floor."""
-    context = Context(task, reference)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    n = max(size for size in reference.floors["mmd2"] if size <= COMPARED)  # others have no more draws
-    for name, x in others.items():
-        values = compute(("sliced_w2", "mmd2"), thin(x, n)[None], context)[0]
-        found[name] = {}
-        for metric, value in values.items():
-            floor = reference.floor(metric, n)
-            assert floor is not None  # a stored size
-            p = p_value(metric, value.numpy(), floor)
-            found[name][metric] = {"value": float(f"{float(value):.4g}"), "p_value": float(f"{p:.3g}")}
-    if found["check"]["mmd2"]["p_value"] <= ALPHA:
+def between_methods(task: Task, reference: Reference, check: Tensor) -> dict[str, Any]:
+    """Distances of another method's draws (n, D) to the reference; ``ParVIBenchError`` where they leave its floor."""
+    n = max(size for size in reference.floors["mmd2"] if size <= COMPARED)  # the other has no more draws
+    found: dict[str, dict[str, float]] = {}
+    for metric, value in compute(("sliced_w2", "mmd2"), thin(check, n)[None], Context(task, reference))[0].items():
+        floor = reference.floor(metric, n)
+        assert floor is not None  # a stored size
+        p = p_value(metric, value.numpy(), floor)
+        found[metric] = {"value": float(f"{float(value):.4g}"), "p_value": float(f"{p:.3g}")}
+    if found["mmd2"]["p_value"] <= ALPHA:
         raise ParVIBenchError(f"{task.name}: the check run is not inside the floor of mmd2: {found}")
-    return {"distances": found}
+    return {"distances": {"check": found}}
 
 
 def exact_source(task: Task, notify: Notify = silent) -> Source:
@@ -195,11 +184,11 @@ def exact_source(task: Task, notify: Notify = silent) -> Source:
         x = task.exact(MOMENT_DRAWS, generator(task, "moments"))
         mean, sd, method = x.mean(0), x.std(0), f"exact sampler; moments of {MOMENT_DRAWS} draws"
     record: dict[str, Any] = {"method": method}
-    others: dict[str, Tensor] = {}
+    check = None
     if numerical:
         run = confirming_run(task, SEED, notify)
-        record, others = record | {"run": run.record}, compared(run)
-    return Source(True, task.exact(shipped_rows(task.dim), generator(task, "rows")), sets, mean, sd, record, others)
+        record, check = record | {"run": run.record}, compared(run)
+    return Source(True, task.exact(shipped_rows(task.dim), generator(task, "rows")), sets, mean, sd, record, check)
 
 
 def generator(task: Task, purpose: str) -> Generator:
@@ -220,9 +209,9 @@ def exact_sets(task: Task) -> Sets:
     return fresh
 
 
-def compared(run: LongRun) -> dict[str, Tensor]:
-    """Draws of the other methods for the comparison: a few times of every chain, (n, D) each."""
-    return {m: thin(x, -(-COMPARED // x.shape[1])).flatten(0, 1) for m, x in run.others.items()}
+def compared(run: LongRun) -> Tensor:
+    """Draws of the check run for the comparison: a few times of every chain, (n, D)."""
+    return thin(run.check, -(-COMPARED // run.check.shape[1])).flatten(0, 1)
 
 
 def shipped_rows(dim: int) -> int:
@@ -243,11 +232,6 @@ def run_source(task: Task, notify: Notify = silent) -> Source:
     return Source(False, rows, _earlier(run.draws), every.mean(0), every.std(0), record, compared(run))
 
 
-def run_sets(task: Task, notify: Notify = silent) -> Sets:
-    """Sets for the floors of a task without an exact sampler: its main run, once more."""
-    return _earlier(main_draws(task, SEED, notify))
-
-
 def _earlier(draws: Tensor) -> Sets:
     """Sets of those draws of a main run that are not shipped.
 
@@ -255,22 +239,6 @@ def _earlier(draws: Tensor) -> Sets:
     """
     times, chains, dim = draws.shape
     return slices(draws[: times - shipped_rows(dim) // chains].reshape(-1, dim))
-
-
-def resampled_sets(task: Task, reference: Reference) -> Sets:
-    """Sets for floors of means and spreads, where others are costly: draws with replacement, moved to the recorded moments.
-
-    From the reference's rows, or from 50,000 draws of a numerical exact sampler.
-    """
-    exact = "exact" in task.provides
-    draws = task.exact(RESAMPLED_DRAWS, generator(task, "resampled")) if exact else reference.draws
-    draws = (draws - draws.mean(0)) * (reference.sd / draws.std(0)) + reference.mean
-
-    def drawn(n: int) -> Iterator[Tensor]:
-        g = generator(task, f"resampled-{n}")
-        return (draws[torch.randint(len(draws), (n,), generator=g)] for _ in range(SETS))
-
-    return drawn
 
 
 def slices(pool: Tensor) -> Sets:

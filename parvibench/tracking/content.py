@@ -24,7 +24,7 @@ MAX_TAG, _MAX_PARAM = 5000, 6000
 NOTE = "mlflow.note.content"
 _COMPLETE = ("FINISHED", "FAILED", "KILLED")
 RATIO = "floor_ratio"
-#: Metrics of a cell that describe its cost: MLflow shows them apart from the others, with the machine's load.
+#: Metrics of a cell that describe its cost: MLflow shows them apart from the others.
 _COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
 #: MLflow draws a chart for each metric of a cell: ``floor_ratio``, ``floor``, ``step_size`` and at most nine measured ones.
 #: The first of these are left out first; ``cell.json`` and ``curve.parquet`` hold them all.
@@ -97,11 +97,6 @@ def floored(task: str) -> Floored | None:
     with contextlib.suppress(ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return load_floored(task)
     return None
-
-
-def run_title(run: Mapping[str, Any]) -> str:
-    """Suite and profile."""
-    return " ".join(filter(None, (str(run["suite"]["name"]), run.get("profile"))))
 
 
 def cut_lines(text: str, most: int) -> str:
@@ -208,15 +203,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         elif value not in (None, ""):
             found[f"{prefix}{key}"] = str(value)[:_MAX_PARAM]
     return found
-
-
-def system_points(run: Mapping[str, Any]) -> Iterator[tuple[str, float, int, int]]:
-    """Load of the machine: name, value, time in ms, step in whole seconds since the start."""
-    start = milliseconds(run["started"])
-    for row in run.get("system", ()):
-        for name, value in row.items():
-            if name != "seconds":
-                yield f"system/{name}", value, start + int(1000 * row["seconds"]), int(row["seconds"])
 
 
 def milliseconds(time: str) -> int:

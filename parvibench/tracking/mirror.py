@@ -9,7 +9,6 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
         params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
         metrics  solved                    share of the tasks on which a method is indistinguishable from exact draws
                  solved/<label>, floor_ratio/<label>, average_rank/<label>   of a method, over the tasks
-                 system/*                  load and memory of the machine during the run
         run <task> / <label>   one per cell; tags parvibench.cell_key, .task, .label, .status ..., .unit.<metric> where it
                                has one; of the leaderboard .result, .verdict, .marks; its note: one sentence
           dataset  the task, with the SHA-256 of its reference
@@ -96,7 +95,7 @@ class Mirror:
             self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
     def end_run(self, run: Mapping[str, Any]) -> None:
-        """Add the end of a run and the machine's load during it."""
+        """Add the end of a run."""
         self._put(lambda writer: writer.end_run(run))
 
     def report(self, run_id: str, folder: Path) -> None:

@@ -38,7 +38,8 @@ class Writer:
         run_id, suite = str(run["id"]), run["suite"]
         experiment = self._experiment(f"parvibench/{suite['name']}")
         found = self._find("parvibench.run_id", run_id)
-        name = f"{content.run_title(run)}, {str(run['started'])[:16].replace('T', ' ')}"
+        title = " ".join(filter(None, (str(suite["name"]), run.get("profile"))))
+        name = f"{title}, {str(run['started'])[:16].replace('T', ' ')}"
         parent = found or self._client.create_run(experiment, run_name=name[:250], tags=content.run_tags(run))
         uid = parent.info.run_id
         if found:
@@ -69,13 +70,8 @@ class Writer:
         self._cells[run_id].append(link)
 
     def end_run(self, run: Mapping[str, Any]) -> None:
-        """Write the run again as it ended, and the machine's load once."""
-        uid = self._parents[str(run["id"])]
-        self._client.log_dict(uid, dict(run), "run.json")
-        held = self._client.get_run(uid).data.metrics
-        self._batched(
-            uid, "metrics", [self._entities.Metric(*p) for p in content.system_points(run) if p[0] not in held]
-        )
+        """Write the run again as it ended."""
+        self._client.log_dict(self._parents[str(run["id"])], dict(run), "run.json")
 
     def report(self, run_id: str, folder: Path) -> None:
         """The report's files under ``report/``."""

@@ -1,5 +1,6 @@
 """Samplers written for one replicate: laws, cost, refusals; what is missing in a class is told."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -346,3 +347,32 @@ def test_it_starts_where_initial_points_depend_on_the_density(tmp_path: Path) ->
     options = {"workers": 0, "out": tmp_path, "tracking": False, "replicates": 1, "budget": {"iterations": 5}}
     (cell,) = pb.run(tasks=["eight-schools-noncentered"], algorithms=[pb.sampler(langevin)], **options).cells
     assert cell.status == "ok", cell.reason
+
+
+def test_a_budget_of_scores_alone_ends_for_one_that_asks_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a limit of iterations, too, it runs to that; a charge now and then is enough."""
+    from parvibench.harness.run import account
+
+    monkeypatch.setattr(account, "_MOST_FREE", 60)
+
+    def idle(problem, x0, generator, *, every: int = 0):
+        for step in itertools.count():
+            if every and step % every == 0:
+                problem.score(x0)
+            yield x0
+
+    def ran(**budget: float) -> tuple[str, int, str]:
+        given = {"tasks": ["banana"], "algorithms": [pb.sampler(idle)], "replicates": 1, "particles": 2, "samples": 2}
+        (cell,) = pb.run(**given, budget=budget, settings=settings, workers=0, tracking=False, out=tmp_path).cells  # type: ignore[arg-type]
+        return cell.status, cell.iterations, cell.reason
+
+    settings: dict = {}
+    status, _, reason = ran(score_evaluations=100)
+    assert status == "crashed"
+    assert "iterations without a score evaluation" in reason
+    assert "--budget iterations=N" in reason
+    assert ran(score_evaluations=100, iterations=200)[:2] == ("ok", 200)
+    settings["idle"] = {"every": 50}
+    assert ran(score_evaluations=8)[:2] == ("ok", 200)

@@ -491,3 +491,20 @@ def test_a_changed_profile_is_not_called_by_its_name_alone(tmp_path: Path) -> No
         chosen: Any = {"profile": "fast", "workers": 0, "tracking": False, "out": tmp_path / "store", **options}
         pb.run(str(suite), report=tmp_path / "page", **chosen)
         assert title in (tmp_path / "page/index.html").read_text()
+
+
+def test_cells_are_handed_on_and_do_not_come_back_to_the_session(tmp_path: Path) -> None:
+    """Whatever their number: calls of the run that return to ``session.py`` from the file of cells and from the store."""
+    back: list[str] = []
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        before = frame.f_back
+        if event == "return" and before is not None and before.f_code.co_filename.endswith("harness/session.py"):
+            back.append(Path(frame.f_code.co_filename).name)
+
+    sys.setprofile(count)
+    try:
+        pb.run(tasks=["banana"], algorithms=["ula", "mala", "initial"], particles=4, samples=4, out=tmp_path, **QUICK)  # type: ignore[arg-type]
+    finally:
+        sys.setprofile(None)
+    assert (back.count("cell_runs.py"), back.count("store.py")) == (2, 2)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from records import asked, make_curve, make_record
 
-from parvibench.core.errors import DamagedError, StoreError
+from parvibench.core.errors import DamagedError, InputError, StoreError
 from parvibench.core.result import CellRecord, CellSpec, Status
 from parvibench.harness.store.cell_files import single_precision
 from parvibench.harness.store.results import primary_metric
@@ -144,7 +144,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot write here"):
+    with pytest.raises(InputError, match="file: not a folder"):
         Store(tmp_path / "file").check_writable()
 
 

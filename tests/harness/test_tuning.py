@@ -467,7 +467,7 @@ def test_the_file_for_tuned_values_is_checked_before_the_work(tmp_path: Path) ->
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     for name, reason in (
         ("bare.yaml", "no profile 'fast'"), ("broken.yaml", "not a suite file"), ("binary.yaml", "not a suite file"),
-        (".", "not writable"), ("nowhere/new.yaml", "not writable"),
+        (".", "not a file"), ("nowhere/new.yaml", "nowhere is not there"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=reason) as error:
             tuned_values.suite_text(tmp_path / name, source, "fast")

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "board"))
 import pandas as pd
 from conftest import PLUGIN
 from forged import KINDS, flipped, forged, unpacked
+from kills import Command
 
 import parvibench as pb
 from parvibench.api import stores as api
@@ -54,10 +55,10 @@ def fresh() -> None:
 
 
 def accept(archive: str, limit: float = 600.0) -> tuple[int, str, float, float]:
-    """Exit code, messages, seconds and largest memory in bytes of the command."""
+    """Exit code, messages, processor seconds and largest memory in bytes of the command."""
     program = str(Path(sys.executable).with_name("parvibench"))
     words = [program, "accept", archive, "--out", "reruns", "--workers", "0"]
-    start = time.monotonic()
+    start, before = time.monotonic(), os.times()
     with Path("said.txt").open("wb") as said:
         process = subprocess.Popen(words, stdout=said, stderr=said)
         memory = 0
@@ -68,7 +69,9 @@ def accept(archive: str, limit: float = 600.0) -> tuple[int, str, float, float]:
                 peak = Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0]
                 memory = max(memory, int(peak) * 1024)
             time.sleep(0.02)
-    return process.returncode, Path("said.txt").read_text(errors="replace"), time.monotonic() - start, memory
+    now = os.times()  # of a machine that is busy with other things, too
+    spent = now.children_user + now.children_system - before.children_user - before.children_system
+    return process.returncode, Path("said.txt").read_text(errors="replace"), spent, memory
 
 
 def files() -> set[Path]:
@@ -119,25 +122,24 @@ def flips(count: int) -> int:
 
 
 def kills(count: int) -> int:
-    """Kills at random moments after which a repeat does not give the board of a command that was not killed."""
+    """Kills, half of them at a random file, after which repeats do not give the board of a command that was not killed."""
     fresh()
-    _, _, whole, _ = accept("theirs.zip")
+    command = Command(["accept", "theirs.zip", "--out", "reruns", "--workers", "0"])
+    command.undisturbed()
     right, wrong, rng = pd.read_csv("reports/quick/leaderboard.csv"), 0, random.Random(5)
-    for number in range(count):
-        if number % 8 == 0:  # reruns and writes of the others start where the kill left them
+    while (before := command.kills) < count:
+        if rng.random() < 0.2:
             fresh()
-        else:
+        else:  # the reruns are there
             shutil.rmtree("reports")
             shutil.copytree("base", "reports")
-        # The page is written in the last moments: half of the kills fall there.
-        moment = whole * (rng.random() if number % 2 else rng.uniform(0.75, 1.0))
-        accept("theirs.zip", moment)
-        code, text, _, _ = accept("theirs.zip")
+        command.survive(rng, count)
         now = pd.read_csv("reports/quick/leaderboard.csv")
         same = list(now["label"]) == list(right["label"]) and now["median"].equals(right["median"])
-        good = code == 0 and same and not list(Path("reports").rglob(".new-*"))
-        print(f"killed after {moment:.1f} of {whole:.1f} s: {'the same board' if good else text}", flush=True)
+        good = same and not list(Path("reports").rglob(".new-*"))
+        print(f"{command.kills - before} kills: {'the same' if good else 'another'} board", flush=True)
         wrong += not good
+    print(f"{command.kills} kills at {command.files} files and in {command.longest:.1f} s: {wrong} wrong")
     return wrong
 
 

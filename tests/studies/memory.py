@@ -21,6 +21,7 @@ from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.environment import ALLOCATOR
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import load_suite
+from parvibench.harness.workers.processes import PRELOAD
 
 SUITES = {"quick": None, "toy": None, "uci": "fast"}
 LIMIT_MIB = 2048.0
@@ -36,7 +37,7 @@ def default_cells(suite: str, profile: str | None, seconds: float) -> Iterator[C
 def peak_mib(cell: Cell) -> float:
     """Most memory that a process held that ran the cell's first chunk, MiB."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["parvibench.harness.workers.preload"])
+    context.set_forkserver_preload(PRELOAD)
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(cell, theirs))
     process.start()

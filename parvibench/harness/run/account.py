@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from parvibench.core.errors import BudgetIgnored
+from parvibench.core.errors import BudgetIgnored, InputError
 from parvibench.core.metric import Cost
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
@@ -19,6 +19,8 @@ from .chunks import Chunk
 from .clock import Clock, peak_memory
 from .stepping import BLOCK
 
+#: Iterations without a score evaluation after which a budget of these alone is taken never to end.
+_MOST_FREE = 5000
 _METHODS = ("log_density", "score", "log_density_and_score", "fit_gradient")
 
 
@@ -30,6 +32,7 @@ class Account:
         self._meter, self._device = problem.meter, problem.device
         self.clock = Clock(problem.device)
         self._earlier_peak = 0.0  #: memory of an earlier process of this run, MiB
+        self._charged: tuple[float, int] | None = None  #: charged after the last charge, and the iteration
 
     def share(self, step: int) -> float:
         """Share of the budget that is used after ``step`` iterations, by its scarcest limit."""
@@ -47,6 +50,18 @@ class Account:
             due = int(share * iterations)
             stop = min(stop, max(step + 1, due + (due / iterations < share)))
         return stop, share * scores if scores else math.inf
+
+    def require_charge(self, step: int) -> None:
+        """Raise ``InputError`` where nothing limits the run but score evaluations, and it asks for none."""
+        if self._budget.iterations or self._budget.seconds:
+            return
+        if self._charged is None or self._charged[0] != self._meter.charged:
+            self._charged = self._meter.charged, step
+        elif (free := step - self._charged[1]) >= _MOST_FREE:
+            raise InputError(
+                f"{free} iterations without a score evaluation: a budget of score evaluations alone would never end; "
+                "limit the iterations, too (--budget iterations=N)"
+            )
 
     @property
     def timed_out(self) -> bool:

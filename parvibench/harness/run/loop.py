@@ -67,7 +67,8 @@ def run_chunk(
         UnsupportedError: the task lacks what the algorithm needs.
         ShapeError: the algorithm's samples are not real numbers of the expected shape.
         BudgetIgnored: the meter was changed, or a plug-in went past it.
-        InputError: a plug-in changed data that cells of this process share, now or before.
+        InputError: a plug-in changed data that cells of this process share, now or before; or a budget of score
+            evaluations alone, and thousands of iterations without one.
     """
     refuse_spoilt()
     chunk = Chunk.of(cell, replicates)
@@ -196,6 +197,7 @@ class _Run:
             self.guard.check()
             if not goes_on:
                 break
+            account.require_charge(stepper.step)
             state, step = stepper.state, stepper.step
             share = account.share(step)
             if path.unmarked and share >= _MARK:

@@ -7,6 +7,7 @@ finished one of several: the SHA-256 of the content, then the content. The folde
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -19,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from parvibench.core.errors import DamagedError, StoreError
+from parvibench.core.errors import DamagedError, DiskError, InputError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord
 
 #: Most bytes of a text file, and of a snapshot.
@@ -32,7 +33,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file aside, flush it and rename it into place: it is there as a whole or not at all."""
-    handle, aside = tempfile.mkstemp(prefix=f".new-{path.name}-", dir=path.parent)
+    handle, aside = tempfile.mkstemp(prefix=f".new-{path.name[:50]}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -43,6 +44,32 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def output_place(path: str | Path, *, folder: bool = False) -> Path:
+    """Where an output will be written, links followed; checked before work begins, and nothing is left there.
+
+    Raises:
+        InputError: a folder in place of a file or the reverse, or no folder to write into.
+        DiskError: it cannot be written.
+    """
+    try:
+        place = Path(os.path.realpath(path) if Path(path).is_symlink() else path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            mode = os.lstat(place).st_mode  # also refuses names that are too long
+            if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode) and os.access(place, os.W_OK)):
+                raise InputError(f"{path}: not a {'folder' if folder else 'file that can be written'}")
+        near = place if folder else place.parent
+        while folder and not near.exists():  # it will be made
+            near = near.parent
+        if not near.is_dir():
+            raise InputError(f"{path}: {near} is {'no folder' if near.exists() else 'not there'}")
+        with tempfile.NamedTemporaryFile(prefix=".new-", dir=near):
+            pass
+    except OSError as error:
+        wrong = InputError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else DiskError
+        raise wrong(f"{str(path)[:80]}: cannot be written ({error.strerror or error})") from None
+    return place
 
 
 def plain_name(name: str, what: str) -> str:

@@ -4,7 +4,6 @@ import contextlib
 import datetime as dt
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +11,10 @@ from typing import Annotated, Any
 import filelock
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from parvibench.core.errors import DamagedError, DiskError, StoreError
+from parvibench.core.errors import DamagedError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellSpec, Specified
 
-from .files import checked_json, inside, read_text
+from .files import checked_json, inside, output_place, read_text
 
 #: A writer waits so long, s, for a reader that looks whether the store is locked.
 _PROBE_S = 0.2
@@ -67,7 +66,7 @@ class RunRecord(BaseModel):
     provenance: dict[str, Any] = Field(default_factory=dict)
     started: str
     finished: str = ""
-    system: list[dict[str, float]] = Field(default_factory=list)
+    system: list[dict[str, float]] = Field(default_factory=list)  #: load of the machine, in records of earlier versions
     sha256: str = ""  #: of the file with this field left empty; empty in records of earlier versions
 
 
@@ -87,18 +86,14 @@ class RunFolder:
         """Make the folder.
 
         Raises:
-            DiskError: it cannot be made or written.
+            InputError, DiskError: it cannot be made or written.
             StoreError: its mirror would be another file.
         """
+        place = output_place(self.root, folder=True)
         if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
             # In the address of its SQLite mirror they would name another file.
             raise StoreError(f"{self.root}: the path of a store cannot hold {odd[0]!r}; choose another folder (--out)")
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.root):
-                pass
-        except OSError as error:
-            raise DiskError(f"{self.root}: cannot write here ({error.strerror or error})") from None
+        place.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

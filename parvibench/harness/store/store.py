@@ -43,8 +43,6 @@ V = TypeVar("V")
 #: Waiting times of a reader that meets a cell on its way into the store, s.
 _PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 _RECENT_S = 0.5
-#: A missing record is looked for so many times more, a millisecond apart.
-_LOOKS = 3
 
 
 def _settled(read: Callable[Concatenate[Store, A, P], V]) -> Callable[Concatenate[Store, A, P], V]:
@@ -98,14 +96,6 @@ class Store(RunFolder):
             self._content(key, name, record)
         return record
 
-    def _read(self, path: Path) -> bytes:
-        """A file that another process may be renaming out of its place and into it at this moment."""
-        for _ in range(_LOOKS):
-            with contextlib.suppress(FileNotFoundError):
-                return read_text(path)
-            time.sleep(0.001)
-        return read_text(path)
-
     def _moves(self, key: str) -> bool:
         """Whether a cell is being put in place, or was a moment ago."""
         folder = self.folder(key)
@@ -117,9 +107,9 @@ class Store(RunFolder):
     def _record(self, key: str) -> CellRecord | None:
         path = self._file(key, "cell.json")
         try:
-            content = self._read(path)
+            content = read_text(path)
         except FileNotFoundError:
-            if path.parent.with_name(f".old-{key}").exists():
+            if path.parent.with_name(f".old-{key}").exists() or path.exists():  # put in place meanwhile
                 raise DamagedError(
                     f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
                 ) from None

@@ -1,7 +1,6 @@
 """Tuned step sizes of a suite: what lacks them, the values of two tunings together, and storing them in the suite file."""
 
 import io
-import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
 from parvibench.core.errors import InputError
-from parvibench.harness.store.files import write_atomically
+from parvibench.harness.store.files import output_place, write_atomically
 
 from .cells import Cell
 from .entries import Tuned
@@ -69,9 +68,7 @@ def suite_text(path: Path, source: str, profile: str | None) -> str:
     Raises:
         InputError: a file that cannot be written, is no suite file, or lacks the profile.
     """
-    place = path.resolve()
-    if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
-        raise InputError(f"{path}: not writable; name another suite file with --write")
+    place = output_place(path)
     try:
         text = place.read_text() if place.exists() else ""
         text = text if text.strip() else source

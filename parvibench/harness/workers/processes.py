@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from parvibench.core import registry
 from parvibench.core.errors import printable
 from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
@@ -23,7 +24,11 @@ from parvibench.harness.store.environment import ALLOCATOR
 from . import process_groups
 from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
 
-_PRELOAD = [f"parvibench.harness.workers.{module}" for module in ("processes", "jobs", "preload")]
+#: Imports done once in the fork server, so that no worker pays for them.
+PRELOAD = [
+    "parvibench.harness.workers.processes", "parvibench.harness.workers.jobs", "arviz_stats.base", "ot", "sklearn.datasets",
+    *{row.target.partition(":")[0]: None for row in registry.metrics().values() if row.built_in},
+]  # fmt: skip
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
 #: Share of the machine's memory that all workers together may hold.
@@ -117,7 +122,7 @@ def _start_method() -> Any:
     from multiprocessing import forkserver
 
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload(PRELOAD)
     before = dict(os.environ)
     os.environ.update({**ALLOCATOR, **_THREADS, **{k: before[k] for k in ALLOCATOR if k in before}})
     try:
