@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .api.evaluate import evaluate
     from .api.report import load, report
     from .api.run import run
-    from .api.stores import merge
+    from .api.stores import merge, verify
     from .api.tune import tune
     from .authoring.functions import sampler
     from .authoring.jax_kernels import jax_sampler
@@ -43,7 +43,7 @@ _NAMES = {
     "api.evaluate": "evaluate",
     "api.report": "load report",
     "api.run": "run",
-    "api.stores": "merge",
+    "api.stores": "merge verify",
     "api.tune": "tune",
     "authoring.functions": "sampler",
     "authoring.jax_kernels": "jax_sampler",
@@ -65,7 +65,7 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
-    "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
+    "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
     "task", "from_pyro", "from_jax", "from_numpyro", "from_pymc", "from_stan", "jax_sampler",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""``merge``, ``submit`` and ``accept``: stores made on several machines, or by somebody else."""
+"""``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by somebody else."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from parvibench.harness.store.files import output_place
 if TYPE_CHECKING:
     from parvibench.board.accepting import Accepted as Accepted
     from parvibench.board.packing import Manifest as Manifest
+    from parvibench.board.verification import Verification as Verification
     from parvibench.reporting.presented import Results
 
 
@@ -49,6 +50,34 @@ def merge(
     for note in notes:
         warn(note)
     return Results.load(into, run.id)
+
+
+def verify(
+    store: str | Path,
+    replicates: int = 60,
+    *,
+    seed: int | None = None,
+    workers: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT_S,
+) -> Verification:
+    """Run parts of a store's latest run again, and compare.
+
+    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware.
+
+    Args:
+        store: folder.
+        replicates: about how many to run again.
+        seed: of the choice; by default unpredictable.
+        workers: number of processes; 0 runs in this one. By default one per CPU.
+        timeout: wall-clock limit of a chunk of replicates, s.
+
+    Raises:
+        StoreError: no run, or damaged files.
+    """
+    from parvibench.board import verification
+    from parvibench.harness.store.store import Store
+
+    return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
 
 
 def submit(
@@ -120,7 +149,7 @@ def accept(
     Raises:
         InputError: no archive of results, no board of its suite, rows that break the board's rules, or a page that would
             lose pictures.
-        RefusedError: the reruns were stopped.
+        RefusedError: cells that differ from reruns here.
     """
     from parvibench.board import accepting
     from parvibench.board.packing import read

@@ -1,4 +1,4 @@
-"""Tests of samplers, ``check``; differences of two runs, ``compare``."""
+"""Whether samplers are right, ``check``; how two runs differ, ``compare``; whether a store is true, ``verify``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,14 @@ from typer import Argument, Option
 
 from parvibench.api import check as api
 from parvibench.api import compare as comparing
-from parvibench.api import report
+from parvibench.api import report, stores
 from parvibench.api.compare import interval, number
-from parvibench.api.run import DEFAULT_STORE
+from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 from parvibench.core.errors import InputError
 
 from . import shared
 from .progress import progress
-from .shared import EXIT_FAILED, Json, Out, answer, names_of, new_table, out_console, print_json, warn
+from .shared import EXIT_FAILED, Json, Out, Timeout, Workers, answer, names_of, new_table, out_console, print_json, warn
 
 app = typer.Typer()
 #: Word on the command line -> claim about a kernel.
@@ -226,3 +227,43 @@ def _print_comparison(found: comparing.Comparison) -> None:
     answer(f"{summary} ({pairing}; medians; 5%, Holm)")
     for path in found.files:
         answer(str(path))
+
+
+@app.command(
+    epilog="Examples:\n\n`parvibench verify their-store`\n\n`parvibench verify their-store --replicates 100 --workers 2 --json`"
+)
+def verify(
+    store: Annotated[Path, Argument(help="Folder of a result store; its latest run is verified.")],
+    replicates: Annotated[int, Option(min=1, help="Number of randomly chosen replicates to run again.")] = 60,
+    seed: Annotated[int | None, Option(help="Seed of the choice. Default: unpredictable.")] = None,
+    workers: Workers = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """Run randomly chosen replicates of a store again and compare them with its records. Exit code 1 if one differs.
+
+    No code from the store is run: plug-ins are not verified, nor are seconds and cells made on other hardware.
+    """
+    found = stores.verify(store, replicates, seed=seed, workers=workers, timeout=timeout)
+    if as_json:
+        print_json(found.document())
+    else:
+        _print_verification(found)
+    if found.falsified or any(c.verdict == "not run" for c in found.checks):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_verification(found: stores.Verification) -> None:
+    for check in found.checks:
+        if check.reason:
+            answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")
+    for why in dict.fromkeys(found.skipped.values()):
+        labels = [pair for pair, reason in found.skipped.items() if reason == why]
+        more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
+        answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
+    counts = Counter(c.verdict for c in found.checks)
+    said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
+    answer(f"{found.compared} comparisons; {found.replicates} verifiable replicates: {said}")
+    if found.compared:
+        missed = f"{100 * found.chance_of_missing:.2g}%"
+        answer(f"if 5% of the replicates were falsified, all comparisons would miss it with probability {missed}")

@@ -52,7 +52,7 @@ def test_names_are_functions_whatever_was_imported_before() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "fine", found.stderr
-    verbs = "pb.run, pb.load, pb.report, pb.compare, pb.tune, pb.check, pb.merge"
+    verbs = "pb.run, pb.load, pb.report, pb.compare, pb.tune, pb.check, pb.merge, pb.verify"
     light = f"import sys, parvibench as pb; {verbs}; print({{'torch', 'mlflow'}} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True)
     assert found.stdout.strip() == "set()", found.stderr
@@ -245,6 +245,8 @@ def test_parts_are_merged_and_verified(tmp_path: Path) -> None:
     whole = pb.merge([p.store.root for p in parts], tmp_path / "whole")
     assert [c.label for c in whole.cells] == ["svgd", "ula"]
     assert whole.leaderboard().shape[0] == 2
+    found = pb.verify(tmp_path / "whole", workers=0)
+    assert [c.verdict for c in found.checks] == ["same bits"] * 4
 
 
 def test_a_forecast_lists_the_cells_of_the_run(tmp_path: Path) -> None:
