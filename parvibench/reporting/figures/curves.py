@@ -31,14 +31,12 @@ MAX_LINES = 8
 _LAGS = 25
 
 
-def anytime(
-    shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "", *, alone: bool = False
-) -> list[Drawing]:
+def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, *, alone: bool = False) -> list[Drawing]:
     """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
-    median; ``source`` is a published figure that this one repeats; ``alone``: against the first axis only, whichever
+    median; ``alone``: against the first axis only, whichever
     budget the page shows. No drawing when there is nothing to draw.
     """
     lines = {c.label: _line(shown.results, c, metric) for c in shown.in_run_order}
@@ -55,7 +53,7 @@ def anytime(
     for axis in places[:1] if alone else places:
         with plotted(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric)) as plot:
             _draw(plot, axis, lines, shown, limits, floor)
-        title = captions.as_in(f"{metric} against {AXES.get(axis, axis)}", source)
+        title = f"{metric} against {AXES.get(axis, axis)}"
         alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end.items(), "; at the end: ")
         columns = data[["label", axis, "median", "low", "high"]]
         found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES and not alone else ""))
@@ -135,7 +133,7 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
             colour, marker, _ = shown.styles[label]
             plot.axes.plot(line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=short(label))
     frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
-    title = captions.as_in("autocorrelation of single chains", "SRLD, Figure 2" if "srld" in shown.tags else "")
+    title = "autocorrelation of single chains"
     alt = captions.of_methods(title, map(short, lines), short(shown.task))
     return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
 

@@ -18,12 +18,10 @@ from parvibench.reporting.figures.figure import Drawing, cost_axes
 from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables import matrix
-from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.paper_comparison import paper_tables
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
-from parvibench.reporting.text import facts, leaders, marks, paper_words
+from parvibench.reporting.text import facts, leaders, marks
 
 from .provenance import profile_in_words, protocol, provenance
 from .report import Report, headline
@@ -62,18 +60,15 @@ def render(report: Report, *, compact: bool = False) -> str:
         facts=facts,
         marks=marks,
         rule=leaders.RULE,
-        paper_rule=paper_words.RULE,
         headline=headline,
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(results),
-        repulsion=repulsion_table(results, board, findings.scores),
         growth=growth_table(results),
         notices={"unfinished": lb.unfinished(results), "references": lost_references(results.cells)},
         choices=choices,
         tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
         divisions=lb.DIVISIONS if divisions else (),
-        published=[] if report.published is None else paper_tables(report.published),
         failures=[c for c in results.cells if c.status is not Status.OK or c.n_diverged],
         glossary=[(row, detected_alterations(m)) for m, row in registry.metrics().items() if m in metrics],
         marks_used=lb.marks_used(board),

@@ -14,7 +14,6 @@ from parvibench.reporting.figures.over_tasks import forest, performance_profiles
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table, winners_table
 from parvibench.reporting.tables.matrix import average_ranks, leaderboard
-from parvibench.reporting.tables.paper_comparison import SuiteComparison, of_run
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.tables.winners import Findings, aggregates
 from parvibench.reporting.text import captions, marks
@@ -54,7 +53,6 @@ class Report:
     methods: Sequence[MethodSection]  #: one section per method
     steps: StepSizes | None  #: the step sizes and where they come from
     checks: Mapping[str, str]  #: validity checks of the leaderboard: title and result
-    published: SuiteComparison | None  #: our numbers beside a paper's, in a run of its rows
 
     @classmethod
     def of(cls, results: StoredRun, board: pd.DataFrame | None = None) -> Report:
@@ -76,7 +74,6 @@ class Report:
             method_sections(findings),
             steps,
             validity_checks(results, findings.board, steps),
-            of_run(results),
         )
 
     def drawings(self) -> list[Drawing]:

@@ -20,7 +20,6 @@ from parvibench.reporting.figures.over_tasks import forest
 from parvibench.reporting.figures.plots import as_figure, write_pdf
 from parvibench.reporting.formatting import name, write_csv
 from parvibench.reporting.tables import leaderboard as lb
-from parvibench.reporting.tables.paper_comparison import plain_rows
 from parvibench.reporting.tables.run_differences import ALPHA, conditions
 from parvibench.reporting.text import captions
 
@@ -36,8 +35,7 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
 
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv`` (seven digits); ``results.parquet`` with one row per task, label, metric
     and replicate (see ``values``); ``results.json``, the document of ``run --json``, after ``results.schema.json``;
-    ``summary.json`` for ``reports_index``; ``figures/NAME.csv``; ``published.csv`` with the papers' numbers beside ours,
-    where there are any. ``board`` is that of ``leaderboard.table``, if already made. ``compact``, for publication: without
+    ``summary.json`` for ``reports_index``; ``figures/NAME.csv``. ``board`` is that of ``leaderboard.table``, if already made. ``compact``, for publication: without
     ``results.json``, its schema and the data of figures, most of a report's size.
     """
     report = Report.of(results, board)
@@ -50,8 +48,6 @@ def write_report(results: StoredRun, out: Path, board: pd.DataFrame | None = Non
         texts["results.json"] = json.dumps(document, separators=(",", ":"), allow_nan=False)
         texts["results.schema.json"] = schema.read_text(encoding="utf-8")
         tables |= {f"figures/{d.name}": d.data for d in report.drawings()}
-    if report.published:
-        tables["published"] = plain_rows(report.published)
     (out if compact else out / "figures").mkdir(parents=True, exist_ok=True)
     if odd := [p for p in out.rglob("*") if not (p.is_file() or p.is_dir())]:
         raise InputError(f"{odd[0]}: not a plain file; a report cannot be written over it")

@@ -30,12 +30,6 @@ from parvibench.targets.posteriordb import native_of
 
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
-#: Tag of a paper's tasks -> metric of the figure in that paper, and the figure.
-_PAPER_CURVES = {
-    "sifg": ("kl_knn", "SIFG, Figure 3"),
-    "ksivi": ("kl_knn", "KSIVI, Figure 2"),
-    "srld": ("mmd2", "SRLD, Figure 2"),
-}
 _COLUMNS = (
     Column("task", numeric=False),
     Column("group", numeric=False, more=True),
@@ -106,10 +100,10 @@ def _drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles)
     best, anchors = rows.loc[rows["rank"].notna(), "label"], rows.loc[rows["anchor"], "label"]
     shown = TaskCells(results, task, styles, [*map(str, best.head(MAX_LINES)), *map(str, anchors)])
     metric, samples = str(rows["metric"].iloc[0]), int(rows["samples"].max())
-    of_papers = {m: source for tag, (m, source) in _PAPER_CURVES.items() if tag in shown.tags}
+    plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     found: list[Drawing] = []
-    for m, source in ({metric: "", "rmse": ""} | of_papers).items():
-        found += anytime(shown, m, floor_of(task, m, samples), source, alone=m != metric)
+    for m in dict.fromkeys([metric, "rmse", *plane]):
+        found += anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
     for draw in (particles, trajectories, marginals, autocorrelations, predictions):
         found += draw(shown)
     return found

@@ -1,19 +1,16 @@
-"""Tables over tasks: the methods among the best, average ranks, aggregates, paired differences of SRLD from LD."""
+"""Tables over tasks: the methods among the best, average ranks, aggregates."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from parvibench import statistics
-from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.formatting import count, interval
 from parvibench.reporting.text import leaders
 
 from . import leaderboard as lb
 from .matrix import average_ranks, common_tasks
-from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, setting
-from .winners import Best, Findings, Scores, aggregates
+from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric
+from .winners import Best, Findings, aggregates
 
 _WINNER_COLUMNS = (
     Column("target", "a task, or shaded a kind of target", numeric=False),
@@ -28,15 +25,6 @@ _WINNER_COLUMNS = (
     ),
     Column("fewest score evaluations", "of the methods among the best, counted per replicate"),
     Column("least seconds", "of the methods among the best, steady-state compute time per replicate"),
-)
-_REPULSION_COLUMNS = (
-    Column("task", numeric=False),
-    Column("method", numeric=False),
-    Column("difference", "mean of SRLD less LD over their common replicates [95%]; below 0: repulsion helps"),
-    Column("p", "paired t test, corrected for overlapping splits; not adjusted for the number of rows"),
-    Column("quantity", numeric=False),
-    Column("step", "eta of SRLD"),
-    Column("step of LD", "eta of LD"),
 )
 
 
@@ -106,25 +94,3 @@ def _mean_entry(part: pd.DataFrame, label: str) -> Entry:
         return Entry("")
     value, low, high = (float(part[column][label]) for column in ("value", "low", "high"))
     return numeric(value, note=f"[{interval(low, high)}]")
-
-
-def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> Table | None:
-    """Every SRLD less LD, the same chain with alpha 0, on every task; None where no run has both."""
-    cells = [c for c in results.cells if c.algorithm == "srld" and (c.task, c.label) in scores]
-    plain = {c.task: c for c in cells if c.settings.get("alpha") == 0}
-    pairs = [(c, plain[c.task]) for c in cells if c.task in plain and c.settings.get("alpha") != 0]
-    rows = [_repulsion_row(c, ld, board, scores, results) for c, ld in pairs]
-    return Table("SRLD less LD, the same chain without repulsion", _REPULSION_COLUMNS, tuple(rows)) if rows else None
-
-
-def _repulsion_row(cell: CellRecord, plain: CellRecord, board: pd.DataFrame, scores: Scores, results: StoredRun) -> Row:
-    a, b = scores[cell.task, cell.label], scores[cell.task, plain.label]
-    shared = min(len(a), len(b))
-    found = statistics.paired_difference(a[:shared], b[:shared], overlap=lb.overlap(cell.task))
-    row = board[(board["task"] == cell.task) & (board["label"] == cell.label)].iloc[0]
-    mean = numeric(found.mean, p_value(found.p_t).look, f"{found.n} pairs", f"[{interval(found.low, found.high)}]")
-    eta, eta_of_ld = (c.settings.get("step_size") for c in (cell, plain))
-    as_far = any(a.get("match_drift") and a.get("label") == cell.label for a in results.run.suite.get("algorithms", ()))
-    note = "moving as far" if as_far else "at equal step" if eta == eta_of_ld else "each at its own step"
-    what = Entry(cell.label, note=note), mean, p_value(found.p_t), Entry(lb.unit(row))
-    return Row((Entry(cell.task), *what, setting(eta), setting(eta_of_ld)), group=lb.task_group(cell.task))

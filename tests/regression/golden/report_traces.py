@@ -21,15 +21,11 @@ from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.reporting import published
 from parvibench.reporting.tables import (
-    aggregate_tables,
     curve_tables,
     floor_comparison,
     leaderboard,
     matrix,
-    paper_comparison,
-    paper_measured,
     run_differences,
     task_tables,
     winners,
@@ -190,7 +186,7 @@ def _winners() -> Values:
 
 
 def _tables() -> Values:
-    """Equal budgets, growth with the dimension, paths, repulsion."""
+    """Equal budgets, growth with the dimension, paths."""
     results = _results()
     of_banana = [c for c in results.cells if c.task == "banana"]
     found: Values = {
@@ -203,7 +199,6 @@ def _tables() -> Values:
     found["iterations"] = [weighted(np.nan_to_num(v, nan=-7.7, posinf=77.7)) for v in reached]
     found["exponent"] = plain(curve_tables.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
     found["paths"] = _table(task_tables.path_table(of_banana))
-    found["repulsion"] = _table(aggregate_tables.repulsion_table(results, *_ranked()))
     return found
 
 
@@ -214,19 +209,6 @@ def _differences() -> Values:
         second = _results(0.3, tuple(_TASKS)[:4], **changes)
         found |= {f"{name} {k}": v for k, v in _frame(run_differences.compare(first, second)).items()}
         found |= {f"{name} conditions {k}": v for k, v in _frame(run_differences.conditions(first, second)).items()}
-    return found
-
-
-def _published() -> Values:
-    """Published numbers by paper, how far from them ours may be, and verdicts on some of ours."""
-    found: Values = {}
-    numbers = published.numbers().values()
-    for paper in published.PAPERS:
-        held = [number for number in numbers if number.paper == paper]
-        found[paper] = plain([len(held), np.array([(n.value, n.unit, *paper_comparison.tolerance(n)) for n in held])])
-    ours = [paper_measured.Ours.of(values) for values in ([0.4, 0.5, 0.6], [0.5] * 3, [0.9, 1.0, 1.1], [0.5])]
-    found["intervals"] = plain([(o.mean, o.low, o.high) for o in ours])
-    found["verdicts"] = [str(paper_comparison.judge(0.5, t, o)) for o in ours for t in (0.01, 0.3)]
     return found
 
 
@@ -247,7 +229,7 @@ def report_traces() -> Iterator[Trace]:
     """All of them, by one reference for all tasks that are compared with their floor."""
     takes: dict[str, Callable[[], Values]] = {
         "board": _board, "ranks": _ranks, "winners": _winners, "tables": _tables, "differences": _differences,
-        "published": _published, "marks": _marks,
+        "marks": _marks,
     }  # fmt: skip
     for name, take in takes.items():
         yield Trace(f"report {name}", partial(_judged, take))
