@@ -6,15 +6,15 @@ import html
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.harness.store import results as stored
 
-from .tables import leaderboard as lb
-from .tables.matrix import by_method
+from .facts import board as lb
+from .facts.averages import by_method
+from .facts.run import Facts
 from .text import marks
 
 if TYPE_CHECKING:
@@ -26,18 +26,8 @@ _FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "valu
 
 
 @dataclass(frozen=True, repr=False)
-class Results(stored.StoredRun):
+class Results(Facts):
     """The cells of one run, in the requested order."""
-
-    @classmethod
-    def of(cls, results: stored.StoredRun) -> Self:
-        """The same results."""
-        return cls(results.store, results.run, results.cells, results.unfinished, results.marks)
-
-    @cached_property
-    def board(self) -> pd.DataFrame:
-        """The rankings behind ``leaderboard``, as of ``tables.leaderboard.table``."""
-        return lb.table(self)
 
     def leaderboard(self) -> pd.DataFrame:
         """The leaderboard with one row per cell: the best first on each task, anchors last.

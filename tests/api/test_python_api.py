@@ -45,9 +45,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> pb.Results:
 def test_names_are_functions_whatever_was_imported_before() -> None:
     code = (
         "import parvibench as pb, parvibench.checks.rounds, parvibench.reporting.page.report_files as page\n"
-        "from parvibench.reporting.tables import leaderboard\n"
+        "from parvibench.reporting.facts import board\n"
         "assert all(callable(getattr(pb, n)) for n in pb.__all__ if n not in ('Budget',))\n"
-        "assert page.write_report and parvibench.checks.rounds.check and leaderboard.table\n"
+        "assert page.write_report and parvibench.checks.rounds.check and board.table\n"
         "print('fine')"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

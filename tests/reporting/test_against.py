@@ -7,8 +7,7 @@ from command_line import Run
 from made_stores import make_curve, make_record, with_values, write_store
 
 from parvibench.core.errors import InputError
-from parvibench.reporting.page.report_files import values
-from parvibench.reporting.tables import against, leaderboard
+from parvibench.reporting.facts import against
 
 
 def frame(folder, seed=3, **changes):
@@ -19,7 +18,7 @@ def frame(folder, seed=3, **changes):
         curve = make_curve(generator, ["sliced_w2", "ksd"], scale)
         cells.append((with_values(make_record(label, "banana", label, **changes), curve), curve, None))
     results = write_store(folder, cells)
-    return values(results, leaderboard.table(results))
+    return results.values()
 
 
 @pytest.fixture

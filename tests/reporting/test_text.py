@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from parvibench.reporting.tables import leaderboard
-from parvibench.reporting.text import facts, leaders, validity
+from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.text import described, leaders, validity
 
 VALUE = (1.16, 0.923, 1.32)
 TEST = " (paired t tests, Holm over 6 comparisons, 5%)"
@@ -97,4 +97,7 @@ def test_marks_beside_a_number() -> None:
     assert leaderboard.entry(row) == "≈1.23*†|"
     assert leaderboard.entry(crashed) == "crashed"
     assert [line[0] for line in leaderboard.marks_used(pd.DataFrame([row, crashed]))] == ["≈", "*", "†", "|"]
-    assert facts.among("generator") + facts.among("chains") + facts.among("") == "Among generators: Among chains: "
+    assert (
+        described.among("generator") + described.among("chains") + described.among("")
+        == "Among generators: Among chains: "
+    )

@@ -7,9 +7,9 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.page import provenance
 from parvibench.reporting.page.report_files import write_report
-from parvibench.reporting.tables import leaderboard
 from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
@@ -67,7 +67,7 @@ def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
     """One chain takes a hundred steps where the others take one: at equal steps it is judged at a hundredth of its run."""
     cells = [cell("ula", seed=1), cell("svgd", seed=2), cell("srld", seed=3, calls=100.0)]
     results = write_store(tmp_path, cells)
-    work, steps = equal_budget_tables(results, list(results.cells), "sliced_w2")
+    work, steps = equal_budget_tables(results, "banana", "sliced_w2", "sliced_w2")
     assert work.caption == "At equal score evaluations: 4.00e6 per replicate"
     assert steps.caption == "At equal sequential steps: 40000 per replicate"
     curve = cells[2][1]

@@ -18,7 +18,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
-from parvibench.reporting.tables.leaderboard import table
+from parvibench.reporting.facts.board import table
 
 #: Two cells: seven files with the record of the run.
 SUITE = suite_of(

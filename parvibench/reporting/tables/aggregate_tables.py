@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.averages import average_ranks, common_tasks
+from parvibench.reporting.facts.findings import Best, View
 from parvibench.reporting.formatting import count, interval
 from parvibench.reporting.text import leaders
 
-from . import leaderboard as lb
-from .matrix import average_ranks, common_tasks
 from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric
-from .winners import Best, Findings, aggregates
 
 _WINNER_COLUMNS = (
     Column("target", "a task, or shaded a kind of target", numeric=False),
@@ -28,15 +28,13 @@ _WINNER_COLUMNS = (
 )
 
 
-def winners_table(findings: Findings, links: Mapping[str, str]) -> Table:
+def winners_table(view: View, links: Mapping[str, str]) -> Table:
     """The methods among the best of every kind of target and of every task; ``links``: task -> fragment of its section."""
     rows = []
-    for group in findings.groups:
+    for group in view.groups:
         rows.append(_winner_row(group, group.where, f"{group.where} ({count(len(group.tasks), 'task')})", ""))
         rows += [
-            _winner_row(b, group.where, b.where, links.get(b.where, ""))
-            for b in findings.tasks
-            if b.where in group.tasks
+            _winner_row(b, group.where, b.where, links.get(b.where, "")) for b in view.tasks if b.where in group.tasks
         ]
     return Table("methods among the best by target", _WINNER_COLUMNS, tuple(rows))
 
@@ -71,14 +69,14 @@ def ranks_table(board: pd.DataFrame) -> Table | None:
     return Table(title, (Column("method", numeric=False), Column("average rank")), body)
 
 
-def means_table(findings: Findings, tasks: Sequence[str]) -> Table:
+def means_table(view: View, tasks: Sequence[str]) -> Table:
     """Interquartile means of the ratio to the floor, over all of these tasks and over each group."""
-    board = findings.board
+    board = view.board
     by_group = {"all": tuple(tasks)} | {
         str(g): tuple(str(t) for t in rows["task"].unique())
         for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
     }
-    parts = {g: aggregates(board, findings.scores, t) for g, t in by_group.items()}
+    parts = {g: view.means(t) for g, t in by_group.items()}
     columns = [
         Column(g, f"interquartile mean over {', '.join(t)}"[:300], group=ALL_GROUPS if g == "all" else g, sub=count(len(t), "task"))
         for g, t in by_group.items()

@@ -21,15 +21,13 @@ from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell, RunRecord, Store
-from parvibench.reporting.tables import (
-    curve_tables,
-    floor_comparison,
-    leaderboard,
-    matrix,
-    run_differences,
-    task_tables,
-    winners,
-)  # fmt: skip
+from parvibench.reporting.facts import averages, curves
+from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts import differences as run_differences
+from parvibench.reporting.facts import findings as winners  # fmt: skip
+from parvibench.reporting.facts import floors as floor_comparison
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.tables import curve_tables, task_tables
 from parvibench.reporting.tables.table import Table
 
 from .metric_traces import everything
@@ -167,37 +165,34 @@ def _board() -> Values:
 
 def _ranks() -> Values:
     board, scores = _ranked()
-    found = _frame(matrix.average_ranks(board)) | {"common": plain(matrix.common_tasks(board))}
+    found = _frame(averages.average_ranks(board)) | {"common": plain(averages.common_tasks(board))}
     found["scores"] = [weighted(np.nan_to_num(v, posinf=77.7)) for v in scores.values()]
     return found
 
 
 def _winners() -> Values:
-    findings = winners.Findings.of(_results(), _ranked()[0])
+    findings = winners.View.of(_results(), _ranked()[0])
     found: Values = {
         w.where or "all tasks": plain([w.where, w.tasks, w.on, w.compared, w.sentence])
         for w in (*findings.tasks, *findings.groups, findings.whole)
     }
     tasks = [t for t, metric in _TASKS.items() if metric == "sliced_w2"]
-    found |= {
-        f"aggregates {k}": v for k, v in _frame(winners.aggregates(findings.board, findings.scores, tasks)).items()
-    }
+    found |= {f"aggregates {k}": v for k, v in _frame(findings.means(tasks)).items()}
     return found
 
 
 def _tables() -> Values:
     """Equal budgets, growth with the dimension, paths."""
-    results = _results()
+    results = Facts.of(_results())
     of_banana = [c for c in results.cells if c.task == "banana"]
     found: Values = {
-        f"equal {i}": _table(t) for i, t in enumerate(curve_tables.equal_budget_tables(results, of_banana, "sliced_w2"))
+        f"equal {i}": _table(t)
+        for i, t in enumerate(curve_tables.equal_budget_tables(results, "banana", "sliced_w2", "× floor"))
     }
     found["growth"] = _table(curve_tables.growth_table(results))
-    reached = [
-        curve_tables.iterations_to(results.curve_grid(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)
-    ]
+    reached = [curves.iterations_to(results.curve_grid(c), level) for c in results.cells[-9:] for level in (3.0, 1.5)]
     found["iterations"] = [weighted(np.nan_to_num(v, nan=-7.7, posinf=77.7)) for v in reached]
-    found["exponent"] = plain(curve_tables.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
+    found["exponent"] = plain(curves.exponent([2, 8, 32, 128], [10.0, 30.0, math.inf, 100.0]))
     found["paths"] = _table(task_tables.path_table(of_banana))
     return found
 

@@ -31,12 +31,12 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.data.splits import training_rows
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished, undiagnosed
 from parvibench.harness.store.results import StoredRun, interval_of, metric_values, primary_metric
-from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.formatting import number
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
-from . import floor_comparison
-from .floor_comparison import compare_with_floor
+from . import floors
+from .floors import compare_with_floor
 
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
@@ -253,7 +253,7 @@ def higher_is_better(metric: str) -> bool:
 def floor(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
     row = registry.metrics().get(metric)
-    return floor_comparison.floor_of(task, metric, n) if row is not None and row.floor_ratio else None
+    return floors.floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
 def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -292,13 +292,6 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
     """``shown`` with the 95% interval of the median in the same unit."""
     unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
-
-
-def result(row: Row) -> str:
-    """``shown`` with its unit and interval, for a sentence."""
-    value, *ends = shown_interval(row)
-    known = [unit(row), number(value)] if math.isnan(row["floor_ratio"]) else [number(value), unit(row)]
-    return f"{' '.join(known)} [{interval(*ends)}]"
 
 
 def entry(row: Row) -> str:
