@@ -96,7 +96,7 @@ def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
     with only_reference(None, None):
         (best,) = View.of(write_store(tmp_path, cells)).tasks
     assert best.members == ["svgd"]
-    assert "is the best of 3 methods: significantly better than 2 of 2 others" in best.sentence
+    assert (best.compared, best.rows["beats"].tolist()) == (3, [2])
 
 
 def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tmp_path):
