@@ -95,11 +95,6 @@ def doubts(results: Results) -> list[str]:
     return found(results)
 
 
-def finding(results: Results) -> str:
-    """One sentence on what a run found: the methods among the best."""
-    return results.all.headline
-
-
 def published(where: str) -> pd.DataFrame:
     """Published results: of a suite that ships, of a ``results.parquet``, or at its https address.
 
@@ -159,19 +154,13 @@ def ranking(results: Facts) -> Ranking:
             metrics[f"average_rank/{label}"] = rank["average_rank"]
             solved |= {task: solved.get(task, False) or yes for task, yes in judged.items()}
         for task, row in rows.items():
-            low, high = lb.shown_interval(row)[1:]
-            tags = {
-                "result": f"{lb.entry(row)} [{interval(low, high)}]",
-                "verdict": row["verdict"],
-                "marks": row["marks"],
-            }
-            said = [
-                f"{label} on {task}: {leaders.result(lb.shown_interval(row), lb.unit(row))}, median over {row['replicates']} replicates with its 95% interval."
-            ]
-            said += [f"Samples {row['verdict']} from exact draws." if row["verdict"].endswith("able") else ""]
-            said += [f"Marks: {row['marks']}." if row["marks"] else ""]
-            note = " ".join(filter(None, said)) if row["status"] == "ok" else ""
-            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, note)
+            shown, verdict, marks = lb.shown_interval(row), row["verdict"], row["marks"]
+            tags = {"result": f"{lb.entry(row)} [{interval(*shown[1:])}]", "verdict": verdict, "marks": marks}
+            note = f"{label} on {task}: {leaders.result(shown, lb.unit(row))}, median over {row['replicates']} replicates with its 95% interval."
+            note += f" Samples {verdict} from exact draws." if verdict.endswith("able") else ""
+            note += f" Marks: {marks}." if marks else ""
+            told = note if row["status"] == "ok" else ""
+            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, told)
     metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
     return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
 

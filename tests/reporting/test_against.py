@@ -44,7 +44,8 @@ def test_another_result_at_equal_seeds_is_a_paired_difference(theirs, tmp_path):
     mine = frame(tmp_path / "mine", seed=4)
     _, (said, _) = against.beside(mine, theirs)
     pair = [f[(f["label"] == "svgd") & (f["metric"] == "sliced_w2")]["value"].to_numpy() for f in (mine, theirs)]
-    assert said.startswith(f"svgd on banana: {np.mean(pair[0] - pair[1]):.3g}"[:26])
+    assert said.startswith(f"svgd on banana: {np.mean(pair[0] - pair[1]) / 0.05:.3g}"[:22])
+    assert " × floor [" in said
     assert said.endswith("above the published values, 7 pairs.")
 
 

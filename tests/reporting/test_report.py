@@ -28,6 +28,7 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting
 from parvibench.reporting.facts import averages
 from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts.curves import line
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
@@ -253,8 +254,8 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
     record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
     results = write_store(tmp_path, [(record, curve, None)])
-    line = results.line(results.cells[0], "sliced_w2")
-    assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
+    found = line(results, results.cells[0], "sliced_w2")
+    assert np.isfinite(found["median"]).tolist() == [True, True, False, False, False]
 
 
 def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_path):

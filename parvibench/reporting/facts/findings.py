@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -76,7 +75,7 @@ class View:
     whole: Best  #: of all tasks
 
     @classmethod
-    def of(cls, results: StoredRun, measured: lb.Measured = MappingProxyType({})) -> View:
+    def of(cls, results: StoredRun, measured: lb.Measured | None = None) -> View:
         """Run all tests; ``measured`` as in ``board.table``."""
         board = lb.table(results, measured)
         tasks, groups = ([_best(str(v), rows) for v, rows in board.groupby(c, sort=False)] for c in ("task", "group"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,6 @@ from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
 
 from . import board as lb
 from . import cells as flat
-from . import curves
 from .findings import View
 from .floors import floored_of
 
@@ -49,6 +48,8 @@ class Step:
 class Facts(StoredRun):
     """The cells of one run, in the requested order, and all that follows from them."""
 
+    _measured: lb.Measured = field(default_factory=dict, repr=False, compare=False)
+
     @classmethod
     def of(cls, results: StoredRun) -> Self:
         """Of a stored run."""
@@ -62,7 +63,7 @@ class Facts(StoredRun):
     @cached_property
     def all(self) -> View:
         """Outcomes among all methods."""
-        return View.of(self)
+        return View.of(self, self._measured)
 
     @property
     def board(self) -> pd.DataFrame:
@@ -72,13 +73,12 @@ class Facts(StoredRun):
     @cached_property
     def views(self) -> dict[str, View]:
         """Outcomes among all methods (key empty), among those of each kind, and of each division."""
-        measured = {(r["task"], r["label"]): r for r in self.board.to_dict("records")}
         found = {"": self.all}
         for part in (*dict.fromkeys(k for k in self.kinds.values() if k != "anchor"), *self.parts):
             mine = {k for k, kind in self.kinds.items() if part in (kind, self.divisions.get(k)) or kind == "anchor"}
             cells = tuple(c for c in self.cells if c.label in mine)
             whole = len(cells) == len(self.cells)
-            found[part] = self.all if whole else View.of(replace(self, cells=cells), measured)
+            found[part] = self.all if whole else View.of(replace(self, cells=cells), self._measured)
         return found
 
     @cached_property
@@ -129,22 +129,6 @@ class Facts(StoredRun):
         """Registered metric that some cell was measured by, or should have been -> the alterations that it detects."""
         used = {m for c in self.cells for m in (*c.values, *c.absent)}
         return {metric: detected_alterations(metric) for metric in registry.metrics() if metric in used}
-
-    def line(self, cell: CellRecord, metric: str) -> pd.DataFrame:
-        """The curve of a cell, as of ``curves.line``."""
-        return curves.line(self, cell, metric)
-
-    def at_equal_budgets(self, task: str, metric: str) -> dict[str, tuple[float, list[curves.AtBudget]]]:
-        """The methods of a task at equal budgets, as of ``curves.at_equal_budgets``."""
-        return curves.at_equal_budgets(self, self.by_task[task], metric)
-
-    def growth(self) -> list[curves.Growth]:
-        """Iterations by dimension, as of ``curves.growth``."""
-        return curves.growth(self)
-
-    def profiles(self, axis: str) -> dict[str, pd.DataFrame]:
-        """Tasks solved within a budget, as of ``curves.profiles``."""
-        return curves.profiles(self, self.board, axis)
 
     def values(self) -> pd.DataFrame:
         """All facts of cells as one flat table, as of ``cells.values``."""

@@ -8,6 +8,7 @@ import pandas as pd
 
 from parvibench.core.reference import Floor
 from parvibench.reporting.facts.curves import CONTEXTS, mean_autocorrelation
+from parvibench.reporting.facts.curves import line as curve
 from parvibench.reporting.facts.run import AXES
 from parvibench.reporting.text import captions
 
@@ -33,7 +34,7 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, *, alone:
     median; ``alone``: against the first axis only, whichever
     budget the page shows. No drawing when there is nothing to draw.
     """
-    lines = {c.label: shown.results.line(c, metric) for c in shown.in_run_order}
+    lines = {c.label: curve(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
     limits = _limits(lines, shown.anchors, floor, metric)
     if limits is None or not lines:

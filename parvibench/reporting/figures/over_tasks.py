@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from parvibench.reporting.facts.curves import FACTOR, NATS
+from parvibench.reporting.facts.curves import FACTOR, NATS, profiles
 from parvibench.reporting.facts.run import AXES, Facts
 from parvibench.reporting.formatting import number
 from parvibench.reporting.text import captions
@@ -45,7 +45,7 @@ def forest(
 
 def performance_profiles(facts: Facts, styles: Styles) -> list[Drawing]:
     """Share of tasks solved within a budget, with bands, for every budget axis; the best ``MAX_LINES`` methods."""
-    found = ((axis, list(facts.profiles(axis).items())[:MAX_LINES]) for axis in facts.axes)
+    found = ((axis, list(profiles(facts, facts.board, axis).items())[:MAX_LINES]) for axis in facts.axes)
     return [_profile(axis, dict(best), styles) for axis, best in found if best]
 
 

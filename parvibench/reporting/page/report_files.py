@@ -81,9 +81,9 @@ def write_figure(facts: Facts, figure: str, out: Path, *, pdf: bool = False) -> 
     if pdf:
         paths.append(out / f"{figure}.pdf")
         write_pdf(as_figure(drawing), paths[0])
-    for i, picture in enumerate(() if pdf else drawing.pictures):
-        number = f"-{i + 1}" if len(drawing.pictures) > 1 else ""
-        paths.append(out / f"{figure}{number}.{'svg' if picture.is_svg else 'png'}")
+    for picture in () if pdf else drawing.pictures:
+        file = slug(figure, picture.caption.partition(" (")[0]) if len(drawing.pictures) > 1 else figure
+        paths.append(out / f"{file}.{'svg' if picture.is_svg else 'png'}")
         paths[-1].write_bytes(picture.content)
     paths.append(out / f"{figure}.csv")
     write_csv(drawing.data, paths[-1])

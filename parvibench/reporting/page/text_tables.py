@@ -16,6 +16,7 @@ from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.averages import Method, by_method
 from parvibench.reporting.facts.board import Group, entry, groups, marks_used, shown_interval, unfinished
 from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.formatting import number
 from parvibench.reporting.text import marks
 
@@ -92,9 +93,10 @@ def to_latex(facts: Facts) -> str:
     methods = list(by_method(board))
     lines = [rf"% ParVIBench, run {escape(facts.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
+        label = slug(*filter(None, (str(facts.suite.get("name", "")), group.metric)))
         heads = " & ".join([r"method", "avg. rank", *map(escape, group.tasks)])
         lines += [
-            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}",
+            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}", rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
         ]  # fmt: skip
         anchored = False

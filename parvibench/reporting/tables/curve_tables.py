@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from parvibench.reporting.facts import curves
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import number
 
@@ -12,7 +13,7 @@ from .table import Column, Entry, Row, Table, estimate, method, numeric, sortabl
 def equal_budget_tables(facts: Facts, task: str, metric: str, unit: str) -> list[Table]:
     """A table for score evaluations and one for sequential steps; ``unit`` of the values."""
     tables = []
-    for axis, (level, rows) in facts.at_equal_budgets(task, metric).items():
+    for axis, (level, rows) in curves.at_equal_budgets(facts, facts.by_task[task], metric).items():
         spent = axis.replace("_", " ")
         columns = (
             Column("method", numeric=False),
@@ -32,7 +33,7 @@ def equal_budget_tables(facts: Facts, task: str, metric: str, unit: str) -> list
 
 def growth_table(facts: Facts) -> Table | None:
     """Iterations to each level by dimension, and the exponent fitted to them; None with fewer than three dimensions."""
-    found = facts.growth()
+    found = curves.growth(facts)
     if not found:
         return None
     help = "iterations, median over replicates, interpolated between checkpoints"
