@@ -1,6 +1,6 @@
 """The methods among the best: on a task, on a kind of targets, over all tasks. Medians alone decide nothing.
 
-See ``leaderboard.table`` for who is among the best of a task; among the best of several tasks are those that are on every
+See ``board.table`` for who is among the best of a task; among the best of several tasks are those that are on every
 one of them.
 """
 

@@ -56,9 +56,8 @@ def step_sizes(facts: Facts) -> StepSizes | None:
         body.append(Row((method(c.label), Entry(c.task), *steps, spent)))
     counts = Counter(step.origin for step in facts.steps)
     tags = [row.tags if (row := registry.tasks().get(s.cell.task)) else () for s in facts.steps if s.cell.tuned]
-    cost, tuned = sum(s.cost or 0.0 for s in facts.steps), list(dict.fromkeys(map(validity.tuned_by, tags)))
     return StepSizes(
-        validity.step_sizes(counts, tuned, cost),
+        validity.step_sizes(counts, tags, sum(s.cost or 0.0 for s in facts.steps)),
         tuple(at_edge),
         Table("Step sizes", _STEP_COLUMNS, tuple(body)),
         validity.untuned(len(body) - counts["tuned"], len(body)),
@@ -90,11 +89,10 @@ def equal_terms(facts: Facts) -> str:
     }
     parts = [validity.same(what, _odd(tasks, of)) for what, of in shared.items()]
     cells = [c for mine in tasks for c in mine]
-    kinds = ("own", "prior", "warm", "pathfinder", "laplace")
-    starts = {k: list(dict.fromkeys(c.label for c in cells if c.start == k)) for k in kinds}
+    starts = {k: list(dict.fromkeys(c.label for c in cells if c.start == k)) for k in validity.STARTS}
     started = sum(bool(c.start) for c in cells)
     if any(starts.values()) or (started and started == sum(c.status is Status.OK for c in cells)):
-        parts.append(validity.starts(starts.pop("own"), starts))
+        parts.append(validity.starts(starts))
     return " ".join(parts)
 
 
@@ -116,7 +114,8 @@ def protocol(facts: Facts) -> str:
     spent = [[c.spec.budget.score_evaluations for c in cells] for cells in facts.by_task.values()]
     usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
     passes = [n for n in usual if n is not None and n < 0.999 * limit]
-    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"), passes)
+    names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
+    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes)
 
 
 def _converged(board: pd.DataFrame) -> str:

@@ -48,7 +48,7 @@ class TaskSection:
 
     name: str  #: of the task
     anchor: str  #: fragment of its section
-    group: str  #: see ``leaderboard.task_group``
+    group: str  #: see ``board.task_group``
     about: str  #: summary, dimension and tags
     sentences: Mapping[str, str]  #: who is among the best, of all (key ``""``) and of each kind
     certificate: Mapping[str, str]  #: names and texts about its reference
