@@ -75,8 +75,13 @@ def test_the_leaderboard_is_what_the_terminal_shows(results: pb.Results, call: R
 
 
 def test_results_are_short_to_read_and_escaped(results: pb.Results) -> None:
-    text = repr(results)
+    text, *reasons = repr(results).splitlines()
     assert len(text) < 250
+    failures = results.failures
+    assert [r.strip() for r in reasons] == [
+        f"{f.status}: {f.label} on {f.task}: {f.reason:.200}" for f in failures.itertuples()
+    ]
+    assert failures["status"].tolist() == ["diverged"] * 2
     assert "5 methods x 2 tasks" in text
     assert "2 diverged" in text
     page = results._repr_markdown_()

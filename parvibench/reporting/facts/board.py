@@ -78,10 +78,10 @@ def table(results: StoredRun, measured: Measured | None = None) -> pd.DataFrame:
     frame = pd.DataFrame(rows).assign(best=False, beaten=False, unreliable=False, beats=0, compared=0, pairs=0)[
         list(COLUMNS)
     ]
-    texts: list[str] = [name for name in frame if pd.api.types.is_string_dtype(frame[name])]
+    texts = [str(name) for name in frame if pd.api.types.is_string_dtype(frame[name])]
     frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
-    for _, rows in frame.groupby("group", sort=False):
-        _compare(results, frame, rows)
+    for _, group in frame.groupby("group", sort=False):
+        _compare(results, frame, group)
     order = frame.assign(place=frame.groupby("task", sort=False).ngroup()).sort_values(
         ["place", "anchor", "rank"], kind="stable"
     )
