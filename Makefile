@@ -13,7 +13,7 @@ install = $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python -c constra
 # Without byte code on disk every process compiles the package and the tests anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart environment test test-slow traces docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
+.PHONY: quickstart environment test test-slow traces reports docs index edition lint benchmark benchmark-table benchmark-watch gpu clean
 
 quickstart: $(STAMP)  ## Run every method on the small targets; ends with a leaderboard and a page.
 	$(BIN)/parvibench run --suite quick
@@ -51,6 +51,10 @@ $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
 
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
 	$(BIN)/python tests/core/indexing.py '$(KEEP)'
+
+reports: $(STAMP)  ## The pages of reports/ again, each from its archive, and their index; a page that would lose pictures stays.
+	@for archive in reports/*/results.zip; do $(BIN)/parvibench report --board "$${archive%/*}" || failed=1; done; \
+	$(BIN)/parvibench report --index reports && exit $${failed:-0}
 
 traces: $(STAMP)  ## After an intended change of results: store the golden values of today; ONLY='mala', ONLY='*mini-batches'.
 	$(BIN)/python tests/regression/accept_traces.py '$(ONLY)'

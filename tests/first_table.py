@@ -23,9 +23,7 @@ BLOCK = re.compile(r"(<!--quick-->\n\n).*?(?=\n\n<!--end-->)", flags=re.S)
 def lines(results: Results, methods: tuple[str, ...] = ()) -> list[str]:
     """The Markdown table of a run, without the number of tasks of each row."""
     rows = [
-        re.split(r"(?<!\\) *\| *", line)[1:-1]
-        for line in to_markdown(results, results.board).splitlines()
-        if line.startswith("|")
+        re.split(r"(?<!\\) *\| *", line)[1:-1] for line in to_markdown(results).splitlines() if line.startswith("|")
     ]
     width = len(rows[0])
     kept = [r for i, r in enumerate(rows) if len(r) == width and (i < 2 or not methods or r[0] in methods)]

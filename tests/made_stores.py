@@ -9,9 +9,9 @@ import pytest
 import records
 
 from parvibench.core.result import to_json_number
-from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
-from parvibench.reporting.tables import floor_comparison
+from parvibench.reporting.facts import floors as floor_comparison
+from parvibench.reporting.facts.run import Facts
 
 EVIL = '<script>alert("x")</script>'
 REPLICATES = 7
@@ -62,7 +62,7 @@ def write_store(root, cells, suite=None):
     asked, started = [records.asked(r) for r, *_ in cells], "2026-01-01T00:00:00+00:00"
     run = RunRecord(id="20260101-000000-000-made", suite=suite, cells=asked, provenance=provenance, started=started)
     store.write_run(run)
-    return StoredRun.load(store)
+    return Facts.load(store)
 
 
 def made_cells():

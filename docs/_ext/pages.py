@@ -7,6 +7,7 @@ takes it: the registry, ``parvibench show``, the command line's own help, the pa
 import math
 import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from html import escape
@@ -23,10 +24,12 @@ from parvibench.core import registry
 from parvibench.harness.suite.entries import Row
 from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.figures.high_dimensional import write_corner
-from parvibench.reporting.published import PAPERS, numbers
 from parvibench.suites import of_papers, shipped
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "studies"))
+from papers.published import PAPERS, numbers  # noqa: E402
+
 #: Of the reports, what is not a page written in Markdown is copied as it is.
 REPORTS = ROOT / "reports"
 #: In the site ``reports/index.html`` is the page made of the reports' README.
@@ -292,7 +295,7 @@ def _published(kind: str, name: str) -> str:
     if not found:
         return ""
     columns = ("source", "data", "method", "metric", "published", "suite", "remarks")
-    text = "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows and shows our values next to them.\n\n"
+    text = "## Published values\n\nAs printed in the papers; `parvibench run --suite SUITE` runs these rows; `python tests/studies/papers` sets our values beside them.\n\n"
     return text + table(columns, found)
 
 

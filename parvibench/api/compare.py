@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
-    """Compare the second run with the first, cell by cell; for the columns see ``reporting.tables.run_differences.compare``.
+    """Compare the second run with the first, cell by cell; for the columns see ``reporting.facts.differences.compare``.
 
     Args:
         first: results, or the folder of a store (its latest run).
         second: likewise.
         metric: by default the primary metric of each task.
     """
-    from parvibench.reporting.tables import run_differences
+    from parvibench.reporting.facts import differences as run_differences
 
     return run_differences.compare(loaded(first), loaded(second), metric)
 
@@ -52,8 +52,8 @@ class Comparison(NamedTuple):
 
 def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
     """Compare two runs and write the table and the figures into the folder ``to``."""
+    from parvibench.reporting.facts import differences as run_differences
     from parvibench.reporting.page import report_files
-    from parvibench.reporting.tables import run_differences
 
     place = output_place(to, folder=True)
     a, b = loaded(first), loaded(second)

@@ -26,7 +26,7 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
         StoreError: the store has no runs.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.tables.leaderboard import table
+    from parvibench.reporting.facts.run import Facts
     from parvibench.tracking import mirror
 
     from .report import ranking
@@ -35,7 +35,7 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
     store.run()
     if database.file_of(database.default_uri(store.root)) == store.root.resolve() / "mlflow.db":
         store.check_writable()
-    if warning := mirror.sync(store, rank=lambda results: ranking(results, table(results))):
+    if warning := mirror.sync(store, rank=lambda results: ranking(Facts.of(results))):
         warn(warning)
     return not warning
 

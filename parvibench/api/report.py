@@ -16,7 +16,7 @@ from parvibench.reporting.page import reports_index
 if TYPE_CHECKING:
     import pandas as pd
 
-    from parvibench.harness.store.results import StoredRun
+    from parvibench.reporting.facts.run import Facts
     from parvibench.reporting.presented import Results as Results
     from parvibench.tracking.mirror import MirrorObserver, Ranking
 
@@ -44,7 +44,6 @@ def load(
         InputError: the run has no such task.
     """
     from parvibench.harness.store.store import Store
-    from parvibench.reporting.page.report_files import restrict_to_tasks
     from parvibench.reporting.presented import Results
 
     where = Store(Path(store))
@@ -53,7 +52,7 @@ def load(
 
         run = rebuild(tracking_uri, where, run).id
     results = Results.load(where, run)
-    return Results.of(restrict_to_tasks(results, list(tasks))) if tasks else results
+    return results.of_tasks(tasks) if tasks else results
 
 
 def loaded(run: Run) -> Results:
@@ -96,38 +95,29 @@ def doubts(results: Results) -> list[str]:
     return found(results)
 
 
-def finding(results: Results) -> str:
-    """One sentence on what a run found: the methods among the best."""
-    from parvibench.reporting.page.report import headline
-    from parvibench.reporting.tables.winners import Findings
-
-    return headline(Findings.of(results, results.board))
-
-
 def published(where: str) -> pd.DataFrame:
     """Published results: of a suite that ships, of a ``results.parquet``, or at its https address.
 
     Raises:
         InputError: there are none.
     """
-    from parvibench.reporting.tables import against
+    from parvibench.reporting.facts import against
 
     return against.published(where)
 
 
 def against(results: Results, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.tables.against``."""
-    from parvibench.reporting.page.report_files import values
-    from parvibench.reporting.tables import against
+    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.facts.against``."""
+    from parvibench.reporting.facts import against
 
-    return against.beside(values(results, results.board), published)
+    return against.beside(results.values(), published)
 
 
 def latex(results: Results) -> str:
     """The leaderboard of a run as a LaTeX table."""
     from parvibench.reporting.page.text_tables import to_latex
 
-    return to_latex(results, results.board)
+    return to_latex(results)
 
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
@@ -135,26 +125,27 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
     from parvibench.board.packing import pack
     from parvibench.reporting.page.report_files import write_report
 
-    page = write_report(results, folder, results.board, compact=compact)
+    page = write_report(results, folder, compact=compact)
     if compact:
         pack(results.store, folder / "results.zip", run=results.run)
     if mirror is not None:
         mirror.report(results.run.id, folder)
-        mirror.rank(results.run.id, ranking(results, results.board))
+        mirror.rank(results.run.id, ranking(results))
     return page
 
 
-def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
+def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
+    from parvibench.reporting.facts import board as lb
+    from parvibench.reporting.facts.averages import by_method
     from parvibench.reporting.formatting import interval
     from parvibench.reporting.page.text_tables import to_markdown
-    from parvibench.reporting.tables import leaderboard as lb
-    from parvibench.reporting.tables.matrix import by_method
+    from parvibench.reporting.text import leaders
     from parvibench.tracking.content import Ranking, Shown
 
-    legend, _, tables = to_markdown(results, board).partition("\n\n## ")
+    legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
-    for label, rank, rows in by_method(board):
+    for label, rank, rows in by_method(results.board):
         judged = {task: row["verdict"] == "indistinguishable" for task, row in rows.items() if row["verdict"]}
         ratios = [row["floor_ratio"] for row in rows.values() if not math.isnan(row["floor_ratio"])]
         metrics |= {f"floor_ratio/{label}": statistics.median(ratios)} if ratios else {}
@@ -163,19 +154,13 @@ def ranking(results: StoredRun, board: pd.DataFrame) -> Ranking:
             metrics[f"average_rank/{label}"] = rank["average_rank"]
             solved |= {task: solved.get(task, False) or yes for task, yes in judged.items()}
         for task, row in rows.items():
-            low, high = lb.shown_interval(row)[1:]
-            tags = {
-                "result": f"{lb.entry(row)} [{interval(low, high)}]",
-                "verdict": row["verdict"],
-                "marks": row["marks"],
-            }
-            said = [
-                f"{label} on {task}: {lb.result(row)}, median over {row['replicates']} replicates with its 95% interval."
-            ]
-            said += [f"Samples {row['verdict']} from exact draws." if row["verdict"].endswith("able") else ""]
-            said += [f"Marks: {row['marks']}." if row["marks"] else ""]
-            note = " ".join(filter(None, said)) if row["status"] == "ok" else ""
-            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, note)
+            shown, verdict, marks = lb.shown_interval(row), row["verdict"], row["marks"]
+            tags = {"result": f"{lb.entry(row)} [{interval(*shown[1:])}]", "verdict": verdict, "marks": marks}
+            note = f"{label} on {task}: {leaders.result(shown, lb.unit(row))}, median over {row['replicates']} replicates with its 95% interval."
+            note += f" Samples {verdict} from exact draws." if verdict.endswith("able") else ""
+            note += f" Marks: {marks}." if marks else ""
+            told = note if row["status"] == "ok" else ""
+            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, told)
     metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
     return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
 
@@ -200,4 +185,4 @@ def print_leaderboard(results: Results, console: Any) -> None:
     """Print the leaderboard to a Rich console, as the command line does."""
     from parvibench.reporting.page import text_tables
 
-    text_tables.print_leaderboard(results, console, results.board)
+    text_tables.print_leaderboard(results, console)

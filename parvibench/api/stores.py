@@ -187,7 +187,7 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
         results = replace(Results.load(store), marks=marks)
         page = Path(aside) / "page"
         try:
-            write_report(results, page, results.board, compact=True)
+            write_report(results, page, compact=True)
         except Exception as error:
             if new is None:
                 raise

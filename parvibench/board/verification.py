@@ -147,7 +147,7 @@ def _compare(record: CellRecord, chosen: set[int], store: Store, aside: Store, e
     then, now = (_numbers(c, s.curve(c.key)) for c, s in ((record, store), (again, aside)))
     checks = []
     for at, r in enumerate(ids):
-        old, new = then.get(r, pd.Series(dtype=float)).align(now.get(r, pd.Series(dtype=float)))
+        old, new = then[r].align(now[r])
         wrong = old.index[~np.isclose(new, old, rtol=TOLERANCE, atol=1e-12)]
         reasons = [f"{name} is {new[name]:.6g} in the rerun, recorded {old[name]:.6g}" for name in wrong]
         place = record.spec.replicates.index(r)
@@ -160,20 +160,19 @@ def _compare(record: CellRecord, chosen: set[int], store: Store, aside: Store, e
 
 def _numbers(record: CellRecord, curve: pd.DataFrame) -> dict[int, "pd.Series[float]"]:
     """All that is recorded of each replicate and does not depend on the clock; infinite where a value is not finite."""
-    rows = curve[~curve["metric"].isin(UNREPEATABLE)]
-    names = ["iteration", "score_evaluations"]
+    points: Any = curve[~curve["metric"].isin(UNREPEATABLE)]
+    rows = list(points.itertuples(index=False))
     columns: dict[tuple[int, str], float] = {}
-    for name, total in zip(names, (record.iterations, record.score_evaluations), strict=True):
-        excess = float(rows[name].max() - total) if len(rows) else 0.0
+    for name, total in (("iteration", record.iterations), ("score_evaluations", record.score_evaluations)):
+        excess = float(points[name].max() - total) if rows else 0.0
         columns |= {(r, f"excess of {name} in the curve"): excess for r in record.spec.replicates}
-        columns |= {(k.replicate, f"{name} at checkpoint {k.checkpoint}"): getattr(k, name) for k in rows.itertuples()}
-    columns |= {(k.replicate, f"{k.metric} at checkpoint {k.checkpoint}"): k.value for k in rows.itertuples()}
+        columns |= {(k.replicate, f"{name} at checkpoint {k.checkpoint}"): getattr(k, name) for k in rows}
+    columns |= {(k.replicate, f"{k.metric} at checkpoint {k.checkpoint}"): k.value for k in rows}
     for metric, values in record.values.items():
         if metric not in UNREPEATABLE:
-            columns |= {
-                (r, metric): np.inf if v is None else v for r, v in zip(record.spec.replicates, values, strict=False)
-            }
+            pairs = zip(record.spec.replicates, values, strict=False)
+            columns |= {(r, metric): np.inf if v is None else v for r, v in pairs}
     columns |= {(r, "diverged"): float(r in record.diverged) for r in record.spec.replicates}
     numbers = pd.Series(columns, dtype=float)
     numbers[~np.isfinite(numbers)] = np.inf
-    return {int(r): part.droplevel(0) for r, part in numbers.groupby(level=0)}
+    return {r: numbers.xs(r) for r in record.spec.replicates}

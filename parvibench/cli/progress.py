@@ -117,7 +117,7 @@ class Display:
             self._printed += 1
             reason = record.reason.partition("\n")[0]
             self._show.print(f"  {record.status}: {cell.task} x {cell.label}: {reason}")
-        elif record.status != "ok" or record.reason or record.flags:
+        elif record.status.failed:
             self._unprinted += 1
         self._update()
         if self._done == self._todo:
@@ -128,7 +128,7 @@ class Display:
         self._show.__exit__()
         if self._unprinted:
             cells = counted(self._unprinted, "cell")
-            self._show.print(f"  not shown: {cells}, unsupported, flagged or failed; `parvibench report` lists them")
+            self._show.print(f"  {cells} more failed; `parvibench report` lists them")
         if left := self._todo - self._done:
             self._show.print(
                 f"interrupted: {counted(left, 'cell')} left; the same command resumes from the finished cells"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -102,10 +103,16 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    more = () if as_json or quiet else [*report_api.doubts(results), report_api.finding(results)]
-    if published is not None and not (as_json or quiet):
-        _print_against(*report_api.against(results, published))
-    _print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
+    more = () if as_json or quiet else [*report_api.doubts(results), results.all.headline]
+    beside = None if published is None or (quiet and not as_json) else report_api.against(results, published)
+    if beside is not None and not as_json:
+        _print_against(*beside)
+    document = (
+        None
+        if beside is None
+        else {"against": {"rows": json.loads(beside[0].to_json(orient="records")), "sentences": beside[1]}}
+    )
+    _print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more, document=document or {})
 
 
 def _print_against(board: pd.DataFrame, said: list[str]) -> None:
@@ -285,12 +292,18 @@ def merge(
 
 
 def _print_results(
-    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, more: Iterable[str] = ()
+    results: report_api.Results,
+    folder: Path,
+    *,
+    as_json: bool,
+    quiet: bool = False,
+    more: Iterable[str] = (),
+    document: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Print the leaderboard (and ``more``), or the JSON document, of a run with a report in ``folder``; exit 1 if a cell failed."""
+    """Print the leaderboard (and ``more``), or the JSON document (with ``document``), of a run with a report in ``folder``; exit 1 if a cell failed."""
     page = folder / "index.html"
     if as_json:
-        shared.print_json(results.document(str(page)))
+        shared.print_json({**results.document(str(page)), **document})
     elif not quiet:
         report_api.print_leaderboard(results, shared.out_console)
         for text in more:

@@ -94,6 +94,10 @@ class Specified:
         return len(self.spec.replicates)
 
 
+#: States of a run that has not ended; they begin the reason of its cells without a record.
+RUNNING, STOPPED = "still running", "not finished"
+
+
 class Status(StrEnum):
     """How a requested cell ended."""
 

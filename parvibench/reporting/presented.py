@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.harness.store import results as stored
+from parvibench.core.result import Status
 
-from .tables import leaderboard as lb
-from .tables.matrix import by_method
+from .facts import board as lb
+from .facts.run import Facts
 from .text import marks
 
 if TYPE_CHECKING:
@@ -26,18 +25,8 @@ _FIRST = ("task", "rank", "label", "status", "shown", "quantity", "value", "valu
 
 
 @dataclass(frozen=True, repr=False)
-class Results(stored.StoredRun):
+class Results(Facts):
     """The cells of one run, in the requested order."""
-
-    @classmethod
-    def of(cls, results: stored.StoredRun) -> Self:
-        """The same results."""
-        return cls(results.store, results.run, results.cells, results.unfinished, results.marks)
-
-    @cached_property
-    def board(self) -> pd.DataFrame:
-        """The rankings behind ``leaderboard``, as of ``tables.leaderboard.table``."""
-        return lb.table(self)
 
     def leaderboard(self) -> pd.DataFrame:
         """The leaderboard with one row per cell: the best first on each task, anchors last.
@@ -78,31 +67,25 @@ class Results(stored.StoredRun):
 
         return drawn(self)
 
+    @property
+    def failures(self) -> pd.DataFrame:
+        """Cells that failed, lost replicates or were not run: columns ``task``, ``label``, ``status``, ``reason``."""
+        rows = [
+            (c.task, c.label, str(c.status), c.reason) for c in self.cells if c.status is not Status.OK or c.n_diverged
+        ]
+        return pd.DataFrame(rows, columns=["task", "label", "status", "reason"])
+
     def __repr__(self) -> str:
-        return f"Results({self.run.id!r} in {str(self.store.root)!r}: {self._counts})"
+        first = [f"\n  {r.status}: {r.label} on {r.task}: {r.reason:.200}" for r in self.failures.head(10).itertuples()]
+        return f"Results({self.run.id!r} in {str(self.store.root)!r}: {self._counts}){''.join(first)}"
 
     @property
     def _counts(self) -> str:
         methods = len({c.label for c in self.cells})
         return f"{methods} methods x {len(self.by_task)} tasks; {marks.by_status(self.cells) or 'no cells'}"
 
-    def _repr_html_(self) -> str:
-        """The leaderboard as tables, methods by tasks; all text of others is escaped."""
-        board = self.board
-        methods = list(by_method(board))
-        parts = [f"<p>{html.escape(self.run.id)}: {html.escape(self._counts)}</p>"]
-        for group in lb.groups(board):
-            head = "".join(f"<th>{html.escape(t)}</th>" for t in ("method", *group.tasks))
-            parts.append(f"<table><caption>{html.escape(group.title)}</caption><thead><tr>{head}</tr></thead><tbody>")
-            for label, rank, rows in methods:
-                name = f"<i>{html.escape(label)}</i>" if rank["anchor"] else html.escape(label)
-                cells = "".join(f"<td>{_cell(rows[task]) if task in rows else ''}</td>" for task in group.tasks)
-                parts.append(f"<tr><td>{name}</td>{cells}</tr>")
-            parts.append("</tbody></table>")
-        parts += [f"<p>{html.escape(mark)}</p>" for mark in lb.marks_used(board)]
-        return "".join(parts)
+    def _repr_markdown_(self) -> str:
+        """The leaderboard as a notebook shows it; all text of others is escaped."""
+        from .page.text_tables import to_markdown
 
-
-def _cell(row: lb.Row) -> str:
-    text = html.escape(lb.entry(row))
-    return f"<b>{text}</b>" if row["best"] else text
+        return to_markdown(self)

@@ -10,11 +10,11 @@ import statistics
 import pytest
 import torch
 from sampler_toys import Run
+from studies.papers.published import numbers
 
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_algorithm, load_task
 from parvibench.data.fetch import fetch, registry
-from parvibench.reporting.published import numbers
 
 PRINTED = {"svgd": "SVGD", "l2-gf": "L2-GF", "ada-gwg": "Ada-GWG", "ada-sifg": "Ada-SIFG"}
 #: Printed with three digits behind the point, their spreads with two.

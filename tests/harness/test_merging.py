@@ -12,6 +12,7 @@ from parvibench.harness.store.files import sealed
 from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
+from parvibench.reporting.facts.run import Facts
 
 WANTED = {"tasks": ["banana", "multimodal"], "algorithms": ["sgld", "exact", "initial"]}
 
@@ -63,7 +64,7 @@ def test_without_samples_the_page_merging_and_resuming_still_work(parts: list[Pa
     slim, _ = merge([whole], published, samples=False)
     assert {p.name for p in published.root.glob("cells/*/*")} == {"cell.json", "curve.parquet"}
     for store, record, name in ((whole, run_, "a"), (published, slim, "b")):
-        write_report(StoredRun.load(store, record.id), tmp_path / name)
+        write_report(Facts.load(store, record.id), tmp_path / name)
     assert (tmp_path / "a/leaderboard.csv").read_text() == (tmp_path / "b/leaderboard.csv").read_text()
     before = {p: p.stat().st_mtime_ns for p in published.root.glob("cells/*/*")}
     run(published.root)
@@ -100,7 +101,7 @@ def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_p
     other.write_run(stores[1].run())
     run_, notes = merge([stores[0], other], into)
     assert "another machine" in notes[0]
-    results = StoredRun.load(into, run_.id)
+    results = Facts.load(into, run_.id)
     assert not results.timed
     assert all("seconds" not in c.values and c.absent["seconds"] for c in results.cells)
     assert all(c["seconds"] is None for c in results.document()["cells"])

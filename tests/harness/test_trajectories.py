@@ -13,6 +13,7 @@ from parvibench.harness.store.merging import merge
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
+from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.density_scatter import trajectories
 from parvibench.reporting.figures.figure import TaskCells, label_styles
 
@@ -71,14 +72,14 @@ def test_merging_takes_them_along(results: StoredRun, tmp_path: Path) -> None:
 
 
 def test_the_page_draws_them(results: StoredRun) -> None:
-    styles = label_styles(results.cells)
-    (drawing,) = trajectories(TaskCells(results, "banana", styles, ["sgld", "svgd", "ula"]))
+    styles = label_styles(Facts.of(results))
+    (drawing,) = trajectories(TaskCells(Facts.of(results), "banana", styles, ["sgld", "svgd", "ula"]))
     assert [p.caption for p in drawing.pictures] == ["sgld", "svgd"]
     own = drawing.data[drawing.data["label"] == "svgd"]
     last = own[own["iteration"] == 40][["x1", "x2"]].to_numpy()
     assert np.allclose(last, results.trajectories(results.cells[0]).positions[-1])
     assert own["particle"].nunique() == 5
-    assert trajectories(TaskCells(results, "banana", styles, ["ula"])) == []
+    assert trajectories(TaskCells(Facts.of(results), "banana", styles, ["ula"])) == []
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from command_line import Run
 from made_stores import make_curve, make_record, with_values, write_store
 
 from parvibench.core.errors import InputError
-from parvibench.reporting.page.report_files import values
-from parvibench.reporting.tables import against, leaderboard
+from parvibench.reporting.facts import against
 
 
 def frame(folder, seed=3, **changes):
@@ -19,7 +18,7 @@ def frame(folder, seed=3, **changes):
         curve = make_curve(generator, ["sliced_w2", "ksd"], scale)
         cells.append((with_values(make_record(label, "banana", label, **changes), curve), curve, None))
     results = write_store(folder, cells)
-    return values(results, leaderboard.table(results))
+    return results.values()
 
 
 @pytest.fixture
@@ -45,7 +44,8 @@ def test_another_result_at_equal_seeds_is_a_paired_difference(theirs, tmp_path):
     mine = frame(tmp_path / "mine", seed=4)
     _, (said, _) = against.beside(mine, theirs)
     pair = [f[(f["label"] == "svgd") & (f["metric"] == "sliced_w2")]["value"].to_numpy() for f in (mine, theirs)]
-    assert said.startswith(f"svgd on banana: {np.mean(pair[0] - pair[1]):.3g}"[:26])
+    assert said.startswith(f"svgd on banana: {np.mean(pair[0] - pair[1]) / 0.05:.3g}"[:22])
+    assert " × floor [" in said
     assert said.endswith("above the published values, 7 pairs.")
 
 

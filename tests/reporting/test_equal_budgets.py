@@ -5,7 +5,7 @@ from pathlib import Path
 import records
 from made_stores import make_record, write_store
 
-from parvibench.reporting.tables.curve_tables import equal_budget_tables
+from parvibench.reporting.facts.curves import at_equal_budgets
 
 
 def test_three_times_too_little_is_further_than_two_and_a_third_times_too_much(tmp_path: Path) -> None:
@@ -27,6 +27,5 @@ def test_three_times_too_little_is_further_than_two_and_a_third_times_too_much(t
         )
         cells.append((record, records.make_curve(rows), None))
     results = write_store(tmp_path, cells)
-    table = equal_budget_tables(results, results.cells, "oddity")[0]
-    shown = {row.entries[0].text: float(row.entries[3].sort) for row in table.rows}
-    assert shown == {"ula": 700.0, "sgld": 300.0, "svgd": 290.0}
+    _, rows = at_equal_budgets(results, results.cells, "oddity")["score_evaluations"]
+    assert {row.cell.label: row.spent for row in rows} == {"ula": 700.0, "sgld": 300.0, "svgd": 290.0}

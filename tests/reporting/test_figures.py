@@ -9,8 +9,8 @@ from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
+from parvibench.reporting.facts.curves import mean_autocorrelation
 from parvibench.reporting.figures import high_dimensional, predictive_intervals, vector
-from parvibench.reporting.figures.curves import mean_autocorrelation
 from parvibench.reporting.figures.figure import TaskCells, label_styles
 
 NETWORK = "bnn-diabetes-sklearn"
@@ -21,7 +21,7 @@ def shown(folder, task, label, samples, **values):
     replicates = tuple(range(len(samples)))
     record = make_record("a", task, label, values=values, replicates=replicates, chunk=len(samples))
     results = write_store(folder, [(record, None, samples)])
-    return TaskCells(results, task, label_styles(results.cells), [label])
+    return TaskCells(results, task, label_styles(results), [label])
 
 
 @pytest.fixture

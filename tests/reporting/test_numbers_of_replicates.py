@@ -7,7 +7,8 @@ import pytest
 from made_stores import make_record, write_store
 
 from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.tables import leaderboard, run_differences
+from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts import differences as run_differences
 
 #: Replicates differ by a factor of some hundreds, methods by 10%.
 LONG = np.exp(np.random.default_rng(1).normal(0, 2, 12))

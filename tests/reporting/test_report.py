@@ -24,9 +24,12 @@ from parvibench.cli import app
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 from parvibench.core.result import Status
-from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting
+from parvibench.reporting.facts import averages
+from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts.curves import line
+from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
 from parvibench.reporting.page import html_page as rendering
@@ -35,7 +38,6 @@ from parvibench.reporting.page.provenance import step_sizes
 from parvibench.reporting.page.report import Report
 from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.page.text_tables import print_leaderboard
-from parvibench.reporting.tables import leaderboard, matrix
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def test_ranks_put_failures_last_and_leave_anchors_out(results):
 
 
 def test_average_ranks_share_ties(results):
-    ranks = matrix.average_ranks(leaderboard.table(results))
+    ranks = averages.average_ranks(leaderboard.table(results))
     assert ranks.loc["ula", "average_rank"] == 1
     assert ranks.loc["mala", "average_rank"] == 3.5
     assert ranks.loc["mala", "n_failed"] == 2
@@ -193,7 +195,7 @@ def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out,
         assert f'href="figures/{d.name}.csv"' in html_page
         assert all(f'aria-label="{p.alt}"' in text for p in d.pictures)
         assert len(pd.read_csv(out / "figures" / f"{d.name}.csv")) == len(d.data) > 0
-    styles = figure.label_styles(results.cells)
+    styles = figure.label_styles(results)
     (panels,) = density_scatter.particles(TaskCells(results, "banana", styles, [*styles]))
     assert len({p.ground for p in panels.pictures}) == 1  # in the page once, in every file
     assert html_page.count("<g id=ground-") == 1
@@ -234,9 +236,9 @@ def test_one_figure_is_drawn_again(results, tmp_path):
 
 
 def test_a_report_of_one_task(results):
-    assert {c.task for c in report_files.restrict_to_tasks(results, ["banana"]).cells} == {"banana"}
+    assert {c.task for c in results.of_tasks(["banana"]).cells} == {"banana"}
     with pytest.raises(InputError, match=r"--task apple: not in run .* which has banana"):
-        report_files.restrict_to_tasks(results, ["apple"])
+        results.of_tasks(["apple"])
 
 
 def test_what_a_reader_of_the_numbers_should_know_is_on_the_page(tmp_path):
@@ -252,8 +254,8 @@ def test_medians_of_curves_count_stopped_replicates_as_worst(tmp_path):
     curve = curve[(curve["checkpoint"] < 2) | (curve["replicate"] >= 4)]
     record = make_record("k", "banana", "ula", n_diverged=4, diverged=dict.fromkeys(range(4), 50))
     results = write_store(tmp_path, [(record, curve, None)])
-    line = curves._line(results, results.cells[0], "sliced_w2")
-    assert np.isfinite(line["median"]).tolist() == [True, True, False, False, False]
+    found = line(results, results.cells[0], "sliced_w2")
+    assert np.isfinite(found["median"]).tolist() == [True, True, False, False, False]
 
 
 def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_path):
@@ -262,7 +264,7 @@ def test_decisions_are_drawn_against_the_contexts_whichever_budget_is_shown(tmp_
     curve.loc[made, "value"] = 50.0 * 2 ** curve.loc[made, "checkpoint"]
     record = make_record("k", "bandit-wheel", "srld")
     results = write_store(tmp_path, [(record, curve, None)])
-    shown = TaskCells(results, "bandit-wheel", figure.label_styles(results.cells), ["srld"])
+    shown = TaskCells(results, "bandit-wheel", figure.label_styles(results), ["srld"])
     first, *others = curves.anytime(shown, "regret")
     assert (first.name, first.axis) == ("curve-bandit-wheel-regret-contexts", "")
     assert first.data["contexts"].tolist() == [50, 100, 200]
@@ -357,7 +359,7 @@ def test_a_run_that_has_not_begun_renders(tmp_path):
     store = Store(tmp_path)
     missing = [records.asked(make_record("missing", "banana", "svgd"))]
     store.write_run(RunRecord(id="r", suite={"name": "s"}, cells=missing, started="2026-01-01T00:00:00"))
-    assert "not finished: the run was stopped before this cell" in rendering.render(Report.of(StoredRun.load(store)))
+    assert "not finished: the run was stopped before this cell" in rendering.render(Report.of(Facts.load(store)))
 
 
 NUMBERS = {

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from parvibench.cli import app
 from parvibench.core.errors import InputError
-from parvibench.reporting.tables import run_differences
+from parvibench.reporting.facts import differences as run_differences
 
 FIRST = np.random.default_rng(1).normal(1, 0.2, 7)
 SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import sentences
 from made_stores import make_curve, make_record, with_values, write_store
@@ -71,23 +72,46 @@ def test_every_sentence_of_a_page_follows_from_its_file(page):
     assert sentences.false_sentences(page) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new"),
-    [
-        ("task|correlated-2d|", "svgd", "mala"),
-        ("check|Convergence", r"\d+ converged", "12 converged"),
-        ("target|curved, 2-D|", "every task", "no task"),
-    ],
-)
-def test_a_planted_false_sentence_is_found(page, tmp_path, name, old, new):
-    shutil.copytree(page, tmp_path / "page")
+def said_instead(page, folder, name, old, new):
+    """A copy of the page on which a sentence has other text."""
+    shutil.copytree(page, folder)
     text = (page / "index.html").read_text()
     span = re.search(rf'<span data-s="{re.escape(name)}">[^<]*', text)[0]
     changed = span[: span.index(">")] + re.sub(old, new, span[span.index(">") :], count=1)
     assert changed != span
-    (tmp_path / "page" / "index.html").write_text(text.replace(span, changed))
-    (wrong,) = sentences.false_sentences(tmp_path / "page")
+    (folder / "index.html").write_text(text.replace(span, changed))
+    return sentences.false_sentences(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("task|correlated-2d|", "svgd", "mala"),
+        ("task|banana|particles", r"\d\.\d+ ×", "0.123 ×"),
+        ("check|Convergence", r"\d+ converged", "12 converged"),
+        ("target|curved, 2-D|", r"\(\d tasks\)|\(banana\)", "(7 tasks)"),
+        ("headline|", "svgd", "somebody"),
+    ],
+)
+def test_a_planted_false_name_or_number_is_found(page, tmp_path, name, old, new):
+    (wrong,) = said_instead(page, tmp_path / "page", name, old, new)
     assert f": {name}\n" in wrong
+
+
+def test_other_words_for_the_same_are_no_error(page, tmp_path):
+    assert said_instead(page, tmp_path / "page", "headline|", "among the best", "ahead") == []
+
+
+def test_a_planted_rank_in_the_file_is_found(page, tmp_path):
+    shutil.copytree(page, tmp_path / "page")
+    file = tmp_path / "page" / "results.parquet"
+    rows = pd.read_parquet(file)
+    rows["ranks"] = rows["ranks"].str.replace('"particles": [1, true]', '"particles": [2, true]', n=1)
+    rows.to_parquet(file)
+    assert all(
+        " among particles: [2, True], is [1, True]" in line for line in sentences.false_sentences(tmp_path / "page")
+    )
+    assert sentences.false_sentences(tmp_path / "page")
 
 
 def test_an_id_without_a_recomputation_and_a_page_without_ids_are_found(page, tmp_path):

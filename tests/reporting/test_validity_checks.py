@@ -7,10 +7,9 @@ from made_stores import make_curve, make_record, only_reference, with_values, wr
 from scipy import stats
 
 from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.page import provenance
 from parvibench.reporting.page.report_files import write_report
-from parvibench.reporting.tables import leaderboard
-from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
@@ -68,7 +67,7 @@ def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
     """One chain takes a hundred steps where the others take one: at equal steps it is judged at a hundredth of its run."""
     cells = [cell("ula", seed=1), cell("svgd", seed=2), cell("srld", seed=3, calls=100.0)]
     results = write_store(tmp_path, cells)
-    work, steps = equal_budget_tables(results, list(results.cells), "sliced_w2")
+    work, steps = equal_budget_tables(results, "banana", "sliced_w2", "sliced_w2")
     assert work.caption == "At equal score evaluations: 4.00e6 per replicate"
     assert steps.caption == "At equal sequential steps: 40000 per replicate"
     curve = cells[2][1]
@@ -80,29 +79,6 @@ def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
         others = [float(shown[m][2].sort) for m in ("ula", "svgd", "srld")]
         assert [float(shown[m][1].text) for m in ("ula", "svgd", "srld")] == stats.rankdata(others).tolist()
     assert entries(steps)["srld"][3].text == "40,000"
-
-
-def test_repulsion_is_told_as_paired_differences(tmp_path):
-    plain = cell("ld", "srld", 1.0, 1, settings={"step_size": 0.05, "alpha": 0.0})
-    cells = [
-        plain,
-        cell("srld", "srld", 1.1, 2, settings={"step_size": 0.02, "alpha": 10.0}),
-        cell("at", "srld", 1.0, 3, settings={"step_size": 0.05, "alpha": 10.0}),
-        cell("ula"),
-    ]
-    results = write_store(tmp_path, cells)
-    board = leaderboard.table(results)
-    table = repulsion_table(results, board, leaderboard.scores(results, board))
-    values = {c.label: np.array(c.values["sliced_w2"]) for c in results.cells}
-    assert [row.entries[1].text for row in table.rows] == ["srld", "at"]
-    assert [row.entries[1].note for row in table.rows] == ["each at its own step", "at equal step"]
-    for row in table.rows:
-        difference = values[row.entries[1].text] - values["ld"]
-        assert float(row.entries[2].sort) == pytest.approx(difference.mean())
-        assert float(row.entries[3].sort) == pytest.approx(stats.ttest_1samp(difference, 0).pvalue)
-    without = write_store(tmp_path / "without", [cell("srld", settings={"step_size": 0.1, "alpha": 1.0})])
-    board = leaderboard.table(without)
-    assert repulsion_table(without, board, leaderboard.scores(without, board)) is None
 
 
 def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_path):

@@ -9,9 +9,12 @@ from scipy import stats
 
 from parvibench import statistics
 from parvibench.core.reference import Reference
+from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts import findings as winners
+from parvibench.reporting.facts import floors as floor_comparison
+from parvibench.reporting.facts.findings import View
 from parvibench.reporting.page.report_files import write_report
-from parvibench.reporting.tables import aggregate_tables, floor_comparison, leaderboard, winners
-from parvibench.reporting.tables.winners import Findings
+from parvibench.reporting.tables import aggregate_tables
 
 TASKS = ("banana", "correlated-2d", "gmm5-2d")
 METHODS = {"svgd": 1.0, "ula": 1.02, "mala": 2.0, "lapd": 2.1}
@@ -33,11 +36,11 @@ def store(tmp_path_factory):
 def findings(store):
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
-        from parvibench.reporting.tables import floor_comparison
+        from parvibench.reporting.facts import floors as floor_comparison
 
         known = Reference(np.zeros((9, 2)), True, {}, table)
         patch.setattr(floor_comparison, "load_floored", lambda name: known)
-        yield Findings.of(store)
+        yield View.of(store)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +94,9 @@ def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
         curve = make_curve(generator, ["sliced_w2"], scale)
         cells.append((with_values(make_record(label, "banana", label), curve), curve, None))
     with only_reference(None, None):
-        (best,) = Findings.of(write_store(tmp_path, cells)).tasks
+        (best,) = View.of(write_store(tmp_path, cells)).tasks
     assert best.members == ["svgd"]
-    assert "is the best of 3 methods: significantly better than 2 of 2 others" in best.sentence
+    assert (best.compared, best.rows["beats"].tolist()) == (3, [2])
 
 
 def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tmp_path):
@@ -109,7 +112,7 @@ def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tm
     floors = {m: {100: np.linspace(0.8, 1.2, 201) * 0.218 * FLOOR} for m in ("sliced_w2", "mmd2")}
     with only_reference("own-task", Reference(torch.zeros(9, 2).double(), True, {}, floors)):
         store = write_store(tmp_path, cells)
-        (best,) = Findings.of(store).tasks
+        (best,) = View.of(store).tasks
         write_report(store, tmp_path / "page")
     assert set(best.members) == {"svgd", "ula", "mala"}
     assert not sentences.false_sentences(tmp_path / "page")
@@ -129,7 +132,7 @@ def test_lost_replicates_are_said_and_many_of_them_rank_last(tmp_path):
     floors = {m: {100: np.linspace(0.8, 1.2, 201) * 0.218 * FLOOR} for m in ("sliced_w2", "ksd")}
     with only_reference("own-task", Reference(torch.zeros(9, 2).double(), True, {}, floors)):
         store = write_store(tmp_path, cells)
-        found = Findings.of(store)
+        found = View.of(store)
         write_report(store, tmp_path / "page")
         finite = next(c for c in store.cells if c.label == "m1").model_copy(update={"n_lost": 0})
         assert floor_comparison.compare_with_floor(finite, "sliced_w2").verdict == "indistinguishable"
@@ -146,7 +149,7 @@ def test_lost_replicates_are_said_and_many_of_them_rank_last(tmp_path):
 
 
 def test_aggregates_are_interquartile_means(findings, final):
-    found = winners.aggregates(findings.board, findings.scores, TASKS)
+    found = findings.means(TASKS)
     for label in METHODS:
         pooled = np.concatenate([final[task, label] for task in TASKS])
         assert found.loc[label, "value"] == pytest.approx(stats.trim_mean(pooled, 0.25))

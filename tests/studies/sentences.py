@@ -1,15 +1,18 @@
-"""Recomputes the sentences of published pages from results.parquet; imports nothing of ParVIBench.
+"""Recomputes from results.parquet what published pages say; imports nothing of ParVIBench.
 
     python tests/studies/sentences.py reports reports/toy reports/uci
 
-Every assembled sentence of a page stands in an element with ``data-s``, its id. Printed are sentences that the file
-contradicts, and ids for which there is no recomputation; the exit code is then 1.
+Every assembled sentence of a page stands in an element with ``data-s``, its id. The names and numbers in it are compared with
+those that follow from the file: all that are needed are there, and no others. Its wording is free. Printed are sentences that
+the file contradicts, ids for which there is no recomputation, and ranks and places among the best that the file itself states
+otherwise; the exit code is then 1.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -24,21 +27,6 @@ import pandas as pd
 from scipy import optimize, special, stats
 
 NOT_RUN = ("unsupported", "skipped", "interrupted", "damaged")
-RULE = (
-    "Among the best of a task are the methods than which no other method with a finite result is significantly better: "
-    "with a lower median, and by moderated t tests paired by replicate, Holm over all pairs of methods on all tasks of a kind of "
-    "target, 5% for each kind. Where replicates were lost, the same family holds an exact test of every method's number of them: "
-    "methods that lose significantly more than the others are not among the best, and rank behind these. "
-    "Where replicates of these methods differ little (logarithms with standard deviations up to 0.5) and some pass for exact draws, "
-    "those are left out that have over five times the medians of all that pass and are significantly worse than exact draws (exact "
-    "rank tests against the floor, in the same family). Replicates that differ more can hide differences from such tests. Methods "
-    "that have not converged take part and are marked."
-)
-UNITS = {
-    "iterations": "iterations", "score_evaluations": "score evaluations per replicate",
-    "scores_per_particle": "score evaluations per particle", "seconds": "seconds",
-}  # fmt: skip
-STARTS = {"prior": "draws from the prior", "warm": "one reference draw, scattered by a tenth of its spread"}
 
 
 class Spans(HTMLParser):
@@ -78,16 +66,34 @@ def three(x: float) -> str:
     return f"{digits.partition('e')[0]}e{exponent}"
 
 
-def listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
+@dataclass
+class Slots:
+    """The names and numbers that a sentence needs, and those that it may have besides."""
+
+    needed: list[str]
+    allowed: set[str]
+
+    def wrong(self, text: str, names: list[str]) -> str:
+        """What is missing in a text or too much; empty where all is right. ``names``: all that a sentence could name."""
+        found = []
+        if names:
+            pattern = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
+            whole = re.compile(rf"(?<![\w-])(?:{pattern})(?![\w-])")
+            found, text = whole.findall(text), whole.sub(" ", text)
+        found += NUMBER.findall(text)
+        missing = Counter(self.needed) - Counter(found)
+        more = set(found) - set(self.needed) - self.allowed
+        return "; ".join(
+            f"{what}: {', '.join(sorted(values))}" for what, values in (("lacks", missing), ("false", more)) if values
+        )
 
 
-def plural(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+NUMBER = re.compile(r"(?<![\w.])(?:−?∞|–|-?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w%]|-\w)")
 
 
-def some(labels: list[str], most: int) -> str:
-    return listed(labels if len(labels) <= most else [*labels[:most], f"{len(labels) - most} more"])
+def first_of(labels: list[str], most: int) -> list[str]:
+    """The names that a sentence has of a list, and how many more there are."""
+    return [*labels] if len(labels) <= most else [*labels[:most], str(len(labels) - most)]
 
 
 def median(values: list[float]) -> tuple[float, float, float]:
@@ -231,103 +237,66 @@ class Board:
             if mine["marks"].str.contains("no better than initial", regex=False).all():
                 self.cells.loc[mine.index, "best"] = False
 
-    def by_metric(self, rows: pd.DataFrame) -> str:
-        names = set(rows.loc[rows["best"], "primary"])
-        if names and all(name.startswith("ksd") for name in names):
-            return " Ranked by KSD alone, which sees neither a missed mode nor wrong weights of separated modes."
-        predictions = " Ranked by predictions of test rows, which do not tell how near samples are to the posterior."
-        return predictions if names == {"nll"} else ""
-
-    def task(self, task: str) -> str:
-        return self.one(task) + self.by_metric(self.cells[self.cells["task"] == task])
-
-    def one(self, task: str, shown: str = "") -> str:
+    def task(self, task: str) -> Slots:
         rows = self.cells[self.cells["task"] == task]
         n, best = int(rows["finite"].sum()), rows[rows["best"]].sort_values("rank", kind="stable")
-        on = f"On {shown or task}, "
-        if not len(best):
-            return f"{on}no method has a finite result better than the initial distribution."
-        names = []
-        for i, (_, r) in enumerate(best.iterrows()):
+        needed = []
+        for i, (_, r) in enumerate(best.head(6).iterrows()):
             scale = r["floor"] if r["floor"] == r["floor"] else 1.0
-            value, low, high = (three(r[k] / scale) for k in ("med", "low", "high"))
-            text = (
-                value
-                if i
-                else f"{value} × floor [{low}, {high}]"
-                if scale == r["floor"]
-                else f"{r['primary']} {value} [{low}, {high}]"
-            )
-            words = [w for w in r["marks"].split(", ") if w not in ("", "edge", "untuned")]
-            names.append(f"{r['label']} ({', '.join([text, *words])})")
-        who = some(names, 6)
-        pairs = int(best["pairs"].iloc[0])
+            needed += [
+                r["label"],
+                *(three(r[k] / scale) for k in ("med", "low", "high")[: 1 if i else 3]),
+                *words(r["marks"]),
+            ]
+        needed += [str(len(best) - 6)] * (len(best) > 6)
         beaten = int((rows["finite"] & rows["beaten"]).sum())
-        far = n - beaten - len(best)
-        test = f" (paired t tests{', exact rank tests' * (far > 0)}, Holm over {plural(pairs, 'comparison')}, 5%)"
-        draws = "than exact draws, with over five times the medians of the methods that pass for them"
-        if n == 1:
-            return f"{on}{who} is the only method with a finite result."
-        if len(best) == 1:
-            return f"{on}{who} is the best of {n} methods: significantly better than {best['beats'].iloc[0]} of {n - 1} others{f', {far} worse {draws}' if far else ''}{test}."
-        if len(best) == n:
-            return f"{on}none of {n} methods is significantly better than another{test}: {who}."
-        other = f"the other {n - len(best)} {'are each' if n - len(best) > 1 else 'is'} significantly worse"
-        if not far:
-            than = " than another method"
-        else:
-            than = f", {beaten} than another method and {far} {draws}" if beaten else f" {draws}"
-        return f"{on}{len(best)} of {n} methods are among the best: {who}; {other}{than}{test}."
+        counts = [
+            n,
+            len(best),
+            n - len(best),
+            n - 1,
+            beaten,
+            n - beaten - len(best),
+            *best["pairs"].head(1),
+            *best["beats"].head(1),
+        ]
+        return Slots(needed, {task, *rows["group"], *map(str, counts)})
 
-    def several(self, group: str) -> str:
+    def several(self, group: str) -> Slots:
         rows = self.cells[self.cells["group"] == group] if group else self.cells
-        return self.outcome(group, rows) + self.by_metric(rows)
-
-    def outcome(self, group: str, rows: pd.DataFrame) -> str:
         tasks = list(dict.fromkeys(rows["task"]))
         if len(tasks) == 1:
-            return self.one(tasks[0], f"{group} ({tasks[0]})" if group else "")
-        over = f"On {group} ({len(tasks)} tasks), " if group else f"Over all {len(tasks)} tasks, "
-        n = rows.loc[rows["finite"], "label"].nunique()
+            return self.task(tasks[0])
         best = rows[rows["best"]]
+        allowed = {group, str(len(tasks)), str(rows.loc[rows["finite"], "label"].nunique())}
         if not len(best):
-            return f"{over}no method has a finite result better than the initial distribution."
+            return Slots([], allowed)
         count, mean = best.groupby("label").size(), best.groupby("label")["rank"].mean()
         order = sorted(count.index, key=lambda label: (-count[label], mean[label], label))
-        words = {}
-        for label in order:
+        every = [label for label in order if count[label] == len(tasks)]
+        shown = every or [v for v in order if count[v] >= count[order[:3][-1]]]
+        needed = first_of(shown, 6 if every else 3)
+        for label in (name for name in list(needed) if name in order):
             marks = Counter(
                 "lost replicates" if w.startswith("lost ") else w
                 for m in best.loc[best["label"] == label, "marks"]
-                for w in m.split(", ")
-                if w not in ("", "edge", "untuned")
+                for w in words(m)
             )
-            words[label] = [f"{w} on {k}" for w, k in marks.items()]
-        every = [label for label in order if count[label] == len(tasks)]
+            needed += [part for w, k in marks.items() for part in (w, str(k))] + [str(count[label])] * (not every)
+        return Slots(needed, {*allowed, str(len(every))})
 
-        def name(label: str, *first: str) -> str:
-            told = ", ".join([*first, *words[label]])
-            return f"{label} ({told})" if told else label
-
-        if len(every) == 1:
-            return (
-                f"{over}{name(every[0])} is the only one of {plural(n, 'method')} that is among the best on every task."
-            )
-        if every:
-            return f"{over}{len(every)} of {n} methods are among the best on every task: {some([name(v) for v in every], 6)}."
-        most = some([name(v, str(count[v])) for v in order if count[v] >= count[order[:3][-1]]], 3)
-        return f"{over}none of {plural(n, 'method')} is among the best on every task; most often are {most}."
-
-    def method(self, label: str, group: str) -> str:
+    def method(self, label: str, group: str) -> Slots:
         rows = self.cells[(self.cells["label"] == label) & (self.cells["group"] == group) & self.cells["ranked"]]
         best, exact = (
             list(rows.loc[rows["best"], "task"]),
             list(rows.loc[rows["verdict"] == "indistinguishable", "task"]),
         )
-        parts = [f"average rank {three(rows['rank'].mean())} over {plural(len(rows), 'task')}"]
-        parts += [f"among the best on {', '.join(best)}"] if best else []
-        parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
-        return f"{group}: {'; '.join(parts)}."
+        return Slots([three(rows["rank"].mean()), *best, *exact], {group, str(len(rows))})
+
+
+def words(marks: str) -> list[str]:
+    """The warnings among marks."""
+    return [w for w in marks.split(", ") if w not in ("", "edge", "untuned")]
 
 
 class Sentences:
@@ -362,28 +331,26 @@ class Sentences:
         return self._boards[kind]
 
     @cached_property
-    def steps(self) -> tuple[str, int, int, int]:
-        """How step sizes were chosen; numbers of cells with one, tuned ones, tuned ones at the grid's edge."""
+    def steps(self) -> tuple[Slots, int, int]:
+        """How step sizes were chosen; numbers of cells with one, and of tuned ones."""
         c = self.cells[self.cells["step_origin"] != ""]
-        tuned = c[c["step_origin"] == "tuned"]
-        by = {
-            "regression": "tuned on a held-out fifth of the training rows",
-            "sequential": "tuned on separate decisions",
-        }
-        ways = dict.fromkeys(
-            next((text for tag, text in by.items() if tag in tags.split(", ")), "tuned against the reference")
-            for tags in tuned["tags"]
-        )
-        cost = c["tuning_evaluations"].sum()
-        parts = [", ".join(f"{n} {origin}" for origin, n in Counter(c["step_origin"]).items()), *ways]
-        parts += [f"tuning cost: {cost:,.0f} score evaluations in total"] if cost else []
-        edge = sum("edge" in marks.split(", ") for marks in tuned["marks"])
-        return "; ".join(parts), len(c), len(tuned), edge
+        cost, counts = c["tuning_evaluations"].sum(), Counter(c["step_origin"])
+        edge = sum("edge" in marks.split(", ") for marks in c.loc[c["step_origin"] == "tuned", "marks"])
+        needed = [*map(str, counts.values()), *([f"{cost:,.0f}"] if cost else [])]
+        return Slots(needed, {str(edge)}), len(c), counts["tuned"]
 
-    def expected(self, name: str) -> str | None:
-        """What a sentence has to say; None where nothing says it."""
+    @cached_property
+    def names(self) -> list[str]:
+        """All that a sentence could name: methods, tasks, kinds of target, warnings."""
+        c = self.cells[~self.cells["anchor"].astype(bool)]
+        marks = (w for m in c["marks"] for w in words(m))
+        every = dict.fromkeys(["lost replicates", *c["label"], *c["task"], *c["group"], *marks, *c["convergence"]])
+        return [name for name in every if name]
+
+    def expected(self, name: str) -> Slots | None:
+        """What a sentence has to name and number; None where nothing says it."""
         what, *args = name.split("|")
-        makers: dict[str, Callable[..., str]] = {
+        makers: dict[str, Callable[..., Slots]] = {
             "headline": lambda kind: self.board(kind).several(""),
             "target": lambda group, kind: self.board(kind).several(group),
             "task": lambda task, kind: self.board(kind).task(task),
@@ -391,116 +358,86 @@ class Sentences:
             "protocol": self.protocol,
             "counts": self.counts,
             "steps": lambda: self.steps[0],
-            "untuned": self.untuned,
-            "unfinished": self.unfinished,
+            "untuned": lambda: Slots([], {str(self.steps[1] - self.steps[2]), str(self.steps[1])}),
+            "unfinished": lambda: Slots([str((self.cells["status"] == "interrupted").sum())], {str(len(self.cells))}),
             "check": lambda title: self.check(title),
         }
         return makers[what](*args) if what in makers else None
 
-    def protocol(self) -> str:
+    def protocol(self) -> Slots:
         about = self.about["protocol"]
-        parts = [f"{v:,g} {UNITS.get(k, k)}" for k, v in (about["budget"] or {}).items() if v is not None]
-        names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
-        parts += [f"{about[k]:,} {text}" for k, text in names.items() if about[k]]
         limits = {k: v for k, v in (about["budget"] or {}).items() if v is not None}
+        counts = [about[k] for k in ("particles", "samples", "replicates") if about[k]]
         whole = limits.get("scores_per_particle", 0) * (about["particles"] or 0) if len(limits) == 1 else 0
         usual = self.cells.groupby("task")["budget"].agg(lambda v: v.mode().iloc[0])
         budgets = usual.map(lambda text: json.loads(text).get("score_evaluations", whole))
         passes = budgets[budgets < 0.999 * whole]
-        said = " to ".join(dict.fromkeys(f"{v:,.0f}" for v in (passes.min(), passes.max()))) if len(passes) else ""
-        meaning = f" A score evaluation is one pass over the data at one point; a mini-batch counts as its share of the rows: on tasks scored by mini-batches the budget is {said} passes per replicate."
-        return f"Budget of each method: {listed(parts)}.{meaning if said else ''}"
+        ends = dict.fromkeys(f"{v:,.0f}" for v in (passes.min(), passes.max())) if len(passes) else ()
+        return Slots([*(f"{v:,g}" for v in limits.values()), *(f"{n:,}" for n in counts), *ends], set())
 
-    def counts(self) -> str:
-        waiting = {"interrupted": self.about["unfinished"]} if self.about["unfinished"] else {}
-        by_status = Counter(self.cells["status"].replace(waiting))
-        return f"{len(self.cells)} cells: {', '.join(f'{n} {status}' for status, n in by_status.items())}"
+    def counts(self) -> Slots:
+        return Slots([str(len(self.cells)), *map(str, Counter(self.cells["status"]).values())], set())
 
-    def unfinished(self) -> str:
-        missing = (self.cells["status"] == "interrupted").sum()
-        return f"This run is {self.about['unfinished']}: {missing} of {len(self.cells)} cells have no result yet."
+    def check(self, title: str) -> Slots:
+        return {"Equal conditions": self.equal, "Tuning": lambda: self.steps[0], "Convergence": self.converged,
+                "Best methods": lambda: Slots([], {"0.5", *self.names}), "Cost": self.cost}[title]()  # fmt: skip
 
-    def untuned(self) -> str:
-        _, n, tuned, _ = self.steps
-        which = "No step size was tuned" if not tuned else f"{n - tuned} of {n} step sizes were not tuned"
-        return f"{which}: a method may rank low here because its step size does not suit the target."
-
-    def check(self, title: str) -> str:
-        return {"Equal conditions": self.equal, "Tuning": self.tuning, "Convergence": self.converged,
-                "Best methods": lambda: RULE, "Cost": self.cost}[title]()  # fmt: skip
-
-    def tuning(self) -> str:
-        text, n, _, edge = self.steps
-        if not n:
-            return "No method has a step size."
-        return f"Step sizes: {text}." + (f" Best values at the edge of the grid (marked |): {edge}." if edge else "")
-
-    def converged(self) -> str:
+    def converged(self) -> Slots:
         c = self.cells[
             ~self.cells["anchor"].astype(bool) & (self.cells["status"] == "ok") & (self.cells["convergence"] != "")
         ]
-        meaning = {
-            "converged": " (R-hat and ESS)",
-            "flat": " (the metric no longer falls; no test of convergence applies)",
-        }
-        words = ", ".join(
-            f"{n} {state}{meaning.get(state, '')}" for state, n in sorted(Counter(c["convergence"]).items())
-        )
+        states = [part for state, n in Counter(c["convergence"]).items() for part in (state, str(n))]
         worse = int(c["marks"].str.contains("no better than initial", regex=False).sum())
-        more = f" {worse} {'is' if worse == 1 else 'are'} no better than the initial distribution." if worse else ""
-        return f"Of {len(c)} results: {words}.{more}"
+        return Slots([str(len(c)), *states, *([str(worse)] if worse else [])], set())
 
-    def cost(self) -> str:
-        ok = self.cells[self.cells["status"] == "ok"]
-        parts = [f"{(ok['score_evaluations'] * ok['n']).sum():,.0f} score evaluations"]
+    def cost(self) -> Slots:
+        ok, tuning = self.cells[self.cells["status"] == "ok"], self.cells["tuning_evaluations"].sum()
+        needed = [f"{(ok['score_evaluations'] * ok['n']).sum():,.0f}", *([f"{tuning:,.0f}"] if tuning else [])]
         if ok["seconds"].notna().any():
-            hours = ok["seconds"].sum() / 3600, ok["overhead_seconds"].sum() / 3600
-            parts.append(
-                f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
-            )
-        tuning = self.cells["tuning_evaluations"].sum()
-        return "; ".join([*parts, *([f"{tuning:,.0f} score evaluations of tuning"] if tuning else [])]) + "."
+            needed += [f"{ok[column].sum() / 3600:.2g}" for column in ("seconds", "overhead_seconds")]
+        return Slots(needed, set())
 
-    def equal(self) -> str:
+    def equal(self) -> Slots:
         c = self.cells[~self.cells["anchor"].astype(bool)]
-        seeds = c["seed"].astype(str) + " " + c["replicates"]
-        shared = {"budget": c["budget"], "number of samples judged": c["samples"].map(str), "seeds and data splits": seeds,
-                  "number of particles or chains": c["particles"].map(str)}  # fmt: skip
-        parts = []
-        for what, values in shared.items():
+        needed = []
+        for values in (
+            c["budget"],
+            c["samples"].map(str),
+            c["seed"].astype(str) + " " + c["replicates"],
+            c["particles"].map(str),
+        ):
             usual = values.groupby(c["task"]).transform(lambda v: v.mode().iloc[0])
-            odd = list(dict.fromkeys(c.loc[values != usual, "label"]))
-            parts.append(
-                f"The methods of a task had the same {what}, except {some(odd, 6)}."
-                if odd
-                else f"All methods of a task had the same {what}."
-            )
-        where = {"own": "own initial points", **STARTS}
-        apart = {text: list(dict.fromkeys(c.loc[c["start"] == kind, "label"])) for kind, text in where.items()}
-        said = [f"{some(labels, 6)} ({text})" for text, labels in apart.items() if labels]
-        started = (c["start"] != "").sum()
-        if said:
-            parts.append(f"The methods of a task started at its initial points, except {listed(said)}.")
-        elif started and started == (c["status"] == "ok").sum():
-            parts.append("All methods started at the task's initial points (which differ between numbers of chains).")
-        return " ".join(parts)
+            needed += first_of(list(dict.fromkeys(c.loc[values != usual, "label"])), 6)
+        for kind in ("own", "prior", "warm", "pathfinder", "laplace"):
+            needed += first_of(list(dict.fromkeys(c.loc[c["start"] == kind, "label"])), 6)
+        return Slots(needed, set())
+
+    def contradictions(self) -> list[str]:
+        """Cells whose rank or place among the best in some view is another one; none in a file of an older form."""
+        wrong = []
+        for view in json.loads(self.cells["ranks"].iloc[0]) if "ranks" in self.cells else ():
+            for _, r in self.board(view).cells.iterrows():
+                said = json.loads(r["ranks"]).get(view)
+                made = [None if math.isnan(r["rank"]) else int(r["rank"]), bool(r["best"])]
+                wrong += (
+                    [f"{r['label']} on {r['task']} among {view or 'all'}: {said}, is {made}"] if said != made else []
+                )
+        return wrong
 
 
 def false_sentences(folder: Path) -> list[str]:
-    """What is wrong on the page of a folder."""
-    said, page, wrong = (
-        Spans((folder / "index.html").read_text("utf-8")).found,
-        Sentences(folder / "results.parquet"),
-        [],
-    )
+    """What is wrong on the page of a folder, and in its file."""
+    said = Spans((folder / "index.html").read_text("utf-8")).found
+    page = Sentences(folder / "results.parquet")
+    wrong = [f"{folder}: {line}" for line in page.contradictions()]
     if not any(name.startswith("headline") for name in said):
         wrong.append(f"{folder}: no sentence with an id")
     for name, text in said.items():
         expected = page.expected(name)
         if expected is None:
             wrong.append(f"{folder}: nothing recomputes {name}: {text}")
-        elif expected != text:
-            wrong.append(f"{folder}: {name}\n  says     {text}\n  is       {expected}")
+        elif found := expected.wrong(text, page.names):
+            wrong.append(f"{folder}: {name}\n  says     {text}\n  {found}")
     return wrong
 
 
@@ -510,8 +447,9 @@ def false_on_the_front_page(reports: Path) -> list[str]:
     for folder, text in Spans((reports / "index.html").read_text("utf-8")).found.items():
         file = reports / folder / "results.parquet"
         if file.is_file() and "primary" in pd.read_parquet(file):
-            expected = Sentences(file).expected("headline|")
-            wrong += [] if text == expected else [f"{reports}: {folder}\n  says     {text}\n  is       {expected}"]
+            page = Sentences(file)
+            found = page.board().several("").wrong(text, page.names)
+            wrong += [f"{reports}: {folder}\n  says     {text}\n  {found}"] if found else []
     return wrong
 
 

@@ -11,8 +11,11 @@ import pandas as pd
 import pytest
 from papers.audit_tables import COUNTED, departures, measured_table, summary_table
 from papers.command import main
+from papers.comparison import SuiteComparison, compare, paper_tables
 from papers.kinds import JUDGED, NO_NUMBER, Evidence, Kind, count, findings, read_evidence
 from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from papers.published import numbers
+from papers.replicates import Ours, protocols
 from papers.srld_rule import KEPT, _further, interval, lines_of
 
 from parvibench.core.errors import InputError
@@ -22,9 +25,6 @@ from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.page.reports_index import write_index
-from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, paper_tables
-from parvibench.reporting.tables.paper_measured import Ours, protocols
 
 #: Of programs beside the product.
 pytestmark = pytest.mark.ci

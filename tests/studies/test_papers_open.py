@@ -4,14 +4,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from papers.comparison import compare
 from papers.kinds import SEEDS, Beside, Evidence, Kind, chains_needed, findings, seeds_needed
+from papers.published import numbers
 from papers.reach import GRIDS, Grid, lines_of
+from papers.replicates import Ours
 from scipy import stats
 
 from parvibench.harness.suite.suite import load_suite
-from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import compare
-from parvibench.reporting.tables.paper_measured import Ours
 
 #: Of programs beside the product.
 pytestmark = pytest.mark.ci

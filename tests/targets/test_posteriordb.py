@@ -15,7 +15,7 @@ from stan_twins import write_posteriordb
 
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
 from parvibench.data import fetch
-from parvibench.reporting.text import facts
+from parvibench.reporting.text import described
 from parvibench.targets import posteriordb
 
 NAME = "line-line"
@@ -145,4 +145,4 @@ def test_a_built_in_task_is_known_by_the_posterior_that_it_cites() -> None:
         ("kennel-dogs", ""),  # a name of somebody's own
     ):
         assert posteriordb.native_of(name) == native
-    assert "the built-in task garch11 is the same" in facts.own_task((), "garch11")
+    assert "the built-in task garch11 is the same" in described.own_task((), "garch11")

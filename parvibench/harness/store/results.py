@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.errors import DamagedError
-from parvibench.core.result import CellRecord, Status, to_json_number
+from parvibench.core.result import RUNNING, STOPPED, CellRecord, Status, to_json_number
 from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
@@ -23,8 +23,6 @@ from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 TIMED_METRICS = ("seconds", "ess_per_second")
 
 
-#: States of a run that has not ended; they begin the reason of its cells without a record.
-RUNNING, STOPPED = "still running", "not finished"
 _ABSENT = {
     "": "the run ended before this cell; the same command resumes it",
     RUNNING: f"{RUNNING}: this cell has no result yet",

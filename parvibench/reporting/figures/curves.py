@@ -1,47 +1,40 @@
 """Curves of a task's methods: a metric against what was spent, with the floor drawn in; autocorrelations of single chains."""
 
 import math
-import statistics
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from parvibench.core.reference import Floor
-from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import StoredRun, metric_values
-from parvibench.metrics.chains import array_stats
+from parvibench.reporting.facts.curves import CONTEXTS, mean_autocorrelation
+from parvibench.reporting.facts.curves import line as curve
+from parvibench.reporting.facts.run import AXES
 from parvibench.reporting.text import captions
 
 from . import figure
-from .figure import AXES, GREY, Drawing, TaskCells, axis_label, is_single_chain, long_form, short, slug
+from .figure import GREY, Drawing, TaskCells, axis_label, is_single_chain, long_form, short, slug
 from .plots import WIDE, Plot, log_axes, plotted
 from .vector import INK
 
-#: Label -> columns of ``_line``.
+#: Label -> columns of ``curves.line``.
 Lines = Mapping[str, pd.DataFrame]
 #: Ends of the y axis, and whether it is logarithmic.
 Limits = tuple[float, float, bool]
 _FLOOR_BAND = (0.05, 0.95)
-#: Metric of sequential tasks that also serves as an axis.
-CONTEXTS = "contexts"
 #: Most methods in one figure; the best ranked ones are drawn.
 MAX_LINES = 8
-_LAGS = 25
 
 
-def anytime(
-    shown: TaskCells, metric: str, floor: Floor | None = None, source: str = "", *, alone: bool = False
-) -> list[Drawing]:
+def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, *, alone: bool = False) -> list[Drawing]:
     """Anytime curves of one metric against every budget axis: medians over replicates, interquartile range.
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
-    median; ``source`` is a published figure that this one repeats; ``alone``: against the first axis only, whichever
+    median; ``alone``: against the first axis only, whichever
     budget the page shows. No drawing when there is nothing to draw.
     """
-    lines = {c.label: _line(shown.results, c, metric) for c in shown.in_run_order}
+    lines = {c.label: curve(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
     limits = _limits(lines, shown.anchors, floor, metric)
     if limits is None or not lines:
@@ -50,12 +43,12 @@ def anytime(
     end = {short(k): f"{v['median'].iloc[-1]:.3g}" for k, v in lines.items() if k not in shown.anchors}
     note = captions.CURVES if floor is None else captions.CURVES_FLOOR
     decided = all(line[CONTEXTS].notna().all() for line in lines.values())
-    places = [CONTEXTS] * decided + figure.budget_axes(shown.results.timed)
+    places = [*[CONTEXTS] * decided, *shown.results.axes]
     found = []
     for axis in places[:1] if alone else places:
         with plotted(slug("curve", shown.task, metric, axis), axis_label(axis), figure.axis_name(metric)) as plot:
             _draw(plot, axis, lines, shown, limits, floor)
-        title = captions.as_in(f"{metric} against {AXES.get(axis, axis)}", source)
+        title = f"{metric} against {AXES.get(axis, axis)}"
         alt = captions.listed(f"{title} on {short(shown.task)}, one line per method", end.items(), "; at the end: ")
         columns = data[["label", axis, "median", "low", "high"]]
         found.append(plot.drawing(title, alt, columns, note, axis if axis in AXES and not alone else ""))
@@ -81,22 +74,6 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
         axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
     axes.set_ylim(limits[:2])
     log_axes(axes, y=limits[2])
-
-
-def _line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
-    """Median and quartiles at every checkpoint; replicates that stopped earlier by diverging count as worst.
-
-    Columns of ``AXES`` and ``contexts`` (medians; NaN where nothing is decided), median, low, high, by checkpoint.
-    """
-    grid = results.curve_grid(cell)
-    curve, decided = grid.metric(metric), grid.medians(CONTEXTS)
-    points = []
-    for i, checkpoint in enumerate(curve.rows):
-        found = sorted(metric_values(metric, curve.at(i, cell.diverged)))
-        quartiles = (found[round(q * (len(found) - 1))] for q in (0.25, 0.75))
-        spent = (float(np.median(curve.spent[a][i, curve.measured[i]])) for a in AXES)
-        points.append((*spent, decided[checkpoint], statistics.median(found), *quartiles))
-    return pd.DataFrame(points, columns=[*AXES, CONTEXTS, "median", "low", "high"]).sort_values("iteration")
 
 
 def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -> Limits | None:
@@ -135,19 +112,6 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
             colour, marker, _ = shown.styles[label]
             plot.axes.plot(line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=short(label))
     frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
-    title = captions.as_in("autocorrelation of single chains", "SRLD, Figure 2" if "srld" in shown.tags else "")
+    title = "autocorrelation of single chains"
     alt = captions.of_methods(title, map(short, lines), short(shown.task))
     return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
-
-
-def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Autocorrelation at lags 0, 1, ... of samples (R, n, D), mean over coordinates and finite replicates.
-
-    At most 26 values; None for chains that never moved or are too short.
-    """
-    kept = samples[np.isfinite(samples).all((1, 2))].astype(np.float64)
-    moved = kept[(kept.std(1) > 0).all(1)]
-    if not len(moved) or moved.shape[1] < 4:
-        return None
-    lags = min(_LAGS, moved.shape[1] // 2)
-    return np.asarray(array_stats().autocorr(moved, axis=1)).mean((0, 2))[: lags + 1]

@@ -24,8 +24,6 @@ MAX_POINTS = 300
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120
 Density = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
-#: Tag of a paper's tasks -> its own figure of two-dimensional targets.
-_PAPER_FIGURES = {"sifg": "SIFG, Figure 1", "ksivi": "KSIVI, Figure 1", "srld": "SRLD, Figure 3"}
 
 
 def particles(shown: TaskCells) -> list[Drawing]:
@@ -49,10 +47,8 @@ def particles(shown: TaskCells) -> list[Drawing]:
         places = points.astype(float)
         panels.add(places, shown.styles[cell.label].colour, alt, cell.label + lost, [places] if single else ())
     data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
-    source = next((figure for tag, figure in _PAPER_FIGURES.items() if tag in shown.tags), "")
-    title = captions.as_in("samples over the target", source)
     note = captions.SCATTER_CHAINS if chains else captions.SCATTER
-    return [Drawing(slug("samples", shown.task), title, panels.pictures, data, note)]
+    return [Drawing(slug("samples", shown.task), "samples over the target", panels.pictures, data, note)]
 
 
 def trajectories(shown: TaskCells) -> list[Drawing]:
@@ -71,7 +67,7 @@ def trajectories(shown: TaskCells) -> list[Drawing]:
         particle, at = np.indices(paths.shape[:2]).reshape(2, -1)
         x1, x2 = paths.reshape(-1, 2).T
         frames[label] = pd.DataFrame({"particle": particle, "iteration": iterations[at], "x1": x1, "x2": x2})
-    title = captions.as_in("trajectories of particles", "SIFG, Figure 2" if "sifg" in shown.tags else "")
+    title = "trajectories of particles"
     name = slug("trajectories", shown.task)
     return [Drawing(name, title, panels.pictures, long_form(frames), captions.PATHS_NOTE)]
 

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.tables.leaderboard import is_anchor
+from parvibench.reporting.facts.board import is_anchor
+from parvibench.reporting.facts.run import AXES, Facts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,8 +41,6 @@ _SHADES = {
     "generator": ("#b0459a", "#7a4fbf", "#e07fc0", "#8e6c8a", "#cc5580"),
 }
 _UNITS = {"": "", "1": "", "x": " (in units of x)", "x^2": " (in units of x, squared)"}
-#: Budget axes: column of the curves -> title.
-AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
 
 
 class LabelStyle(NamedTuple):
@@ -107,17 +105,6 @@ def slug(*parts: str) -> str:
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def budget_axes(timed: bool) -> list[str]:
-    """The budget axes that can be drawn."""
-    return [a for a in AXES if timed or a != "seconds"]
-
-
-def cost_axes(results: StoredRun) -> dict[str, str]:
-    """The axes of costs of whole cells, with their titles: the budget axes, and with tuning where step sizes were tuned."""
-    tuned = {"with_tuning": "score evaluations with tuning"} if any(c.tuned for c in results.cells) else {}
-    return {a: AXES[a] for a in budget_axes(results.timed)} | tuned
-
-
 def axis_label(axis: str) -> str:
     """The x axis of a figure over the budget, or over another column of the curves."""
     if axis == "seconds":
@@ -127,10 +114,10 @@ def axis_label(axis: str) -> str:
     return f"{AXES.get(axis, axis)} per replicate"
 
 
-def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
+def label_styles(facts: Facts) -> dict[str, LabelStyle]:
     """The style of every label: shades by kind of method, one marker each; anchors are grey and dashed or dotted."""
-    anchors = dict.fromkeys(c.label for c in cells if is_anchor(c))
-    kinds = {c.label: str(c.kind) for c in cells if c.label not in anchors}
+    anchors = dict.fromkeys(c.label for c in facts.cells if is_anchor(c))
+    kinds = {c.label: str(c.kind) for c in facts.cells if c.label not in anchors}
     styles = {}
     for kind in dict.fromkeys(kinds.values()):
         shades = _SHADES.get(kind, _SHADES["generator"])
@@ -143,7 +130,7 @@ def label_styles(cells: Sequence[CellRecord]) -> dict[str, LabelStyle]:
 class TaskCells:
     """The cells of one task that its figures draw."""
 
-    results: StoredRun  #: of a run
+    results: Facts  #: of a run
     task: str  #: name of the task
     styles: Styles  #: of ``label_styles``
     labels: Sequence[str]  #: methods drawn, best first

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.reference import Reference
-from parvibench.reporting.tables.floor_comparison import reference_of
+from parvibench.reporting.facts.floors import reference_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
@@ -100,10 +100,9 @@ def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points)
         places = np.column_stack([known, found])[finite]
         panels.add(places, shown.styles[label].colour, alt, f"{label} (error {error:.3f})")
         frames[label] = pd.DataFrame({"reference": known, "samples": found})
-    paper = "KSIVI, Figure 4" if "ksivi" in shown.tags and "path" not in shown.tags else ""
     some = len(columns) < dim
     note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim) if some else captions.CORRELATIONS
-    title = captions.as_in("correlations of pairs of coordinates", paper)
+    title = "correlations of pairs of coordinates"
     return Drawing(slug("correlations", shown.task), title, panels.pictures, long_form(frames), note)
 
 
@@ -121,7 +120,7 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
             else:
                 plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
             frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
-    title = captions.as_in("mean path and 95% band", "KSIVI, Figure 5")
+    title = "mean path and 95% band"
     alt = captions.of_methods(title, map(short, clouds), short(shown.task))
     return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(clouds)))
 

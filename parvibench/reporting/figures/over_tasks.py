@@ -5,23 +5,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from parvibench.harness.marks.convergence import LOG_SCALE
-from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.facts.curves import FACTOR, NATS, profiles
+from parvibench.reporting.facts.run import AXES, Facts
 from parvibench.reporting.formatting import number
-from parvibench.reporting.tables.leaderboard import higher_is_better, is_anchor
 from parvibench.reporting.text import captions
-from parvibench.statistics import hitting_times, runtime_profile
 
 from .curves import MAX_LINES
-from .figure import AXES, GREY, Drawing, Styles, axis_label, budget_axes, long_form, short, slug
+from .figure import GREY, Drawing, Styles, axis_label, long_form, short, slug
 from .plots import SIZE, log_axes, plotted
 from .vector import INK
-
-#: Factor of the best method's final median within which a task counts as solved; of log likelihoods, nats above it.
-FACTOR, NATS = 1.5, 0.1
-_BUDGETS = 41
 
 
 def forest(
@@ -50,43 +43,10 @@ def forest(
     return [plot.drawing(title, captions.listed(title, values), table.reset_index(), note)]
 
 
-def performance_profiles(results: StoredRun, board: pd.DataFrame, styles: Styles) -> list[Drawing]:
-    """Share of tasks solved within a budget, with bands, for every budget axis; the best ``MAX_LINES`` methods.
-
-    A replicate solves a task when its value comes within ``FACTOR`` of the lowest final median of all methods, or of the
-    floor where that is higher; failures and methods that did not run solve nothing.
-    """
-    cells = [c for c in results.cells if not is_anchor(c) and c.values]
-    limits, metrics = _solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
-    nothing = {task: np.full((1, 1), math.inf) for task in limits}
-    curves = [(c, results.curve_grid(c).metric(metrics[c.task])) for c in cells if c.task in limits]
-    found = []
-    for axis in budget_axes(results.timed):
-        times: dict[str, dict[str, NDArray[np.float64]]] = {}
-        for cell, curve in curves:
-            sign = -1 if higher_is_better(metrics[cell.task]) else 1
-            reached = hitting_times(sign * curve.values, curve.spent[axis], [limits[cell.task]], cell.n_replicates)
-            times.setdefault(cell.label, dict(nothing))[cell.task] = reached
-        spent = [s for _, c in curves for s in c.spent[axis][c.measured] if s > 0]
-        if not spent:
-            continue
-        budgets = np.geomspace(min(spent), max(spent), _BUDGETS) * (1 + 1e-9)
-        profiles = {k: runtime_profile(v, budgets, seed=0) for k, v in times.items()}
-        best = sorted(profiles.items(), key=lambda of: (-of[1]["share"].iloc[-1], -of[1]["share"].mean()))
-        found.append(_profile(axis, dict(best[:MAX_LINES]), styles))
-    return found
-
-
-def _solved_limits(board: pd.DataFrame) -> dict[str, float]:
-    """Task -> the value, signed so that lower is better, at which it counts as solved; tasks without a result are left out."""
-    rows = board[board["rank"].notna() & np.isfinite(board["median"].astype(float))].drop_duplicates("task")
-    found = {}
-    for row in rows.to_dict("records"):
-        best = float(row["median"]) * (-1 if higher_is_better(row["metric"]) else 1)
-        floor = row["median"] / row["floor_ratio"] if row["floor_ratio"] > 0 else -math.inf
-        within = max(best, floor) * FACTOR if best > 0 else best / FACTOR
-        found[row["task"]] = best + NATS if row["metric"] in LOG_SCALE else within
-    return found
+def performance_profiles(facts: Facts, styles: Styles) -> list[Drawing]:
+    """Share of tasks solved within a budget, with bands, for every budget axis; the best ``MAX_LINES`` methods."""
+    found = ((axis, list(profiles(facts, facts.board, axis).items())[:MAX_LINES]) for axis in facts.axes)
+    return [_profile(axis, dict(best), styles) for axis, best in found if best]
 
 
 def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) -> Drawing:

@@ -12,29 +12,24 @@ from markupsafe import Markup, escape
 
 from parvibench.core import registry
 from parvibench.core.result import Status
-from parvibench.harness.store.results import StoredRun
-from parvibench.metrics.power import detected_alterations
-from parvibench.reporting.figures.figure import Drawing, cost_axes
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
-from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables import matrix
-from parvibench.reporting.tables.aggregate_tables import repulsion_table
 from parvibench.reporting.tables.curve_tables import growth_table
-from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.paper_comparison import paper_tables
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
-from parvibench.reporting.text import facts, leaders, marks, paper_words
+from parvibench.reporting.text import described, leaders, marks
 
 from .provenance import profile_in_words, protocol, provenance
-from .report import Report, headline
+from .report import Report
 
 _MAX_NAME = 200
 
 
 def render(report: Report, *, compact: bool = False) -> str:
     """The page as HTML; ``compact``: without links to the data of figures."""
-    findings = report.findings
-    results, board = findings.results, findings.board
+    facts = report.facts
     folder = files("parvibench.reporting.page") / "templates"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in ("page.js", "figures.js"))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -42,51 +37,45 @@ def render(report: Report, *, compact: bool = False) -> str:
     environment.filters["cut"] = _cut
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
-    divisions, methods = lb.divisions(results), registry.algorithms()
-    boards = {view.kind: view.findings.board for view in report.views}
-    choices = matrix.numbers(results, boards, report.matrix, cost_axes(results)) | {
-        "names": {c.label: methods[c.algorithm].summary for c in results.cells if c.algorithm in methods},
-        "divisions": divisions,
+    methods = registry.algorithms()
+    choices = matrix.numbers(facts, report.matrix) | {
+        "names": {c.label: methods[c.algorithm].summary for c in facts.cells if c.algorithm in methods},
+        "divisions": facts.divisions,
     }
     anchors = {m.name: m.anchor for m in report.methods}
-    metrics = {m for c in results.cells for m in (*c.values, *c.absent)}
     page = template.render(
         report=report,
         compact=compact,
-        run=results.run,
-        suite=results.run.suite,
+        run=facts.run,
+        suite=facts.suite,
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        profile=f", profile {profile}" if (profile := profile_in_words(results)) else "",
-        facts=facts,
+        profile=f", profile {profile}" if (profile := profile_in_words(facts)) else "",
+        described=described,
         marks=marks,
         rule=leaders.RULE,
-        paper_rule=paper_words.RULE,
-        headline=headline,
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
-        protocol=protocol(results),
-        repulsion=repulsion_table(results, board, findings.scores),
-        growth=growth_table(results),
-        notices={"unfinished": lb.unfinished(results), "references": lost_references(results.cells)},
+        protocol=protocol(facts),
+        growth=growth_table(facts),
+        notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
         choices=choices,
         tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
-        divisions=lb.DIVISIONS if divisions else (),
-        published=[] if report.published is None else paper_tables(report.published),
-        failures=[c for c in results.cells if c.status is not Status.OK or c.n_diverged],
-        glossary=[(row, detected_alterations(m)) for m, row in registry.metrics().items() if m in metrics],
-        marks_used=lb.marks_used(board),
-        provenance=provenance(results),
-        command=partial(_command, results),
+        divisions=facts.parts,
+        failures=[c for c in facts.cells if c.status is not Status.OK or c.n_diverged],
+        glossary=[(registry.metrics()[m], power) for m, power in facts.powers.items()],
+        marks_used=lb.marks_used(facts.board),
+        provenance=provenance(facts),
+        command=partial(_command, facts),
         svg=lambda picture: Markup(pictures.element(picture)),
     )
     return page.replace(STYLES, pictures.styles(), 1).replace(MARKS, pictures.marks(), 1)
 
 
-def _command(results: StoredRun, drawing: Drawing, task: str) -> str:
+def _command(facts: Facts, drawing: Drawing, task: str) -> str:
     """The command that draws a figure; it names the store without its folder, since pages are copied elsewhere."""
-    words = ["parvibench", "report", "--out", results.store.root.name, "--run", results.run.id]
+    words = ["parvibench", "report", "--out", facts.store.root.name, "--run", facts.run.id]
     words += ["--task", task] if task else []
     return shlex.join([*words, "--figure", drawing.name])
 

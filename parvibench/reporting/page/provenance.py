@@ -11,11 +11,11 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import join
-from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
-from parvibench.reporting.text import facts, leaders, marks, validity
+from parvibench.reporting.text import described, leaders, marks, validity
 
 CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
@@ -41,63 +41,44 @@ _STEP_COLUMNS = (
 )
 
 
-def step_sizes(results: StoredRun) -> StepSizes | None:
+def step_sizes(facts: Facts) -> StepSizes | None:
     """Step sizes used, their origin, and the cost of tuning them; None without any."""
-    tuned = results.run.suite.get("tuned") or {}
-    cells = [c for c in results.cells if c.settings.get("step_size") is not None and c.status not in lb.NOT_RUN]
-    if not cells:
+    if not facts.steps:
         return None
-    body, at_edge, counts, total = [], [], Counter[str](), 0.0
-    for c in cells:
-        origin, cost = step_origin(c, results.run.suite), lb.tuning_cost(c, results.run.suite)
-        counts[origin] += 1
-        total += cost or 0.0
-        chosen = Entry(origin)
-        if c.tuned and f"{c.task}/{c.label}" in tuned.get("at_edge", ()):
+    body, at_edge = [], []
+    for step in facts.steps:
+        c, chosen = step.cell, Entry(step.origin)
+        if step.at_edge:
             at_edge.append(f"{c.label} on {c.task}")
-            chosen = Entry(f"{origin}, at the edge of the grid", look="status")
-        spent = Entry("") if cost is None else whole(cost)
+            chosen = Entry(f"{step.origin}, at the edge of the grid", look="status")
+        spent = Entry("") if step.cost is None else whole(step.cost)
         steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
         body.append(Row((method(c.label), Entry(c.task), *steps, spent)))
-    tags = [row.tags if (row := registry.tasks().get(c.task)) else () for c in cells if c.tuned]
+    counts = Counter(step.origin for step in facts.steps)
+    tags = [row.tags if (row := registry.tasks().get(s.cell.task)) else () for s in facts.steps if s.cell.tuned]
     return StepSizes(
-        validity.step_sizes(counts, list(dict.fromkeys(map(validity.tuned_by, tags))), total),
+        validity.step_sizes(counts, tags, sum(s.cost or 0.0 for s in facts.steps)),
         tuple(at_edge),
         Table("Step sizes", _STEP_COLUMNS, tuple(body)),
-        validity.untuned(len(cells) - counts["tuned"], len(cells)),
+        validity.untuned(len(body) - counts["tuned"], len(body)),
     )
 
 
-def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
-    """Where a cell's step size comes from; empty where it has none or was not run."""
-    if cell.settings.get("step_size") is None or cell.status in lb.NOT_RUN:
-        return ""
-    if cell.tuned:
-        return "tuned"
-    if lb.fixed_step(suite, cell):
-        return "set"
-    try:
-        default = registry.load_method(cell.algorithm).make_settings({})
-    except Exception:  # a plug-in that is no longer installed
-        return "not known"
-    return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
-
-
-def validity_checks(results: StoredRun, board: pd.DataFrame, steps: StepSizes | None) -> dict[str, str]:
+def validity_checks(facts: Facts, steps: StepSizes | None) -> dict[str, str]:
     """Titles of the checks with their results; those without one are left out."""
     found = {
-        "Equal conditions": equal_terms(results),
+        "Equal conditions": equal_terms(facts),
         "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
-        CONVERGED: _converged(board),
+        CONVERGED: _converged(facts.board),
         "Best methods": leaders.RULE,
-        COST: _cost(results),
+        COST: _cost(facts),
     }
     return {question: answer for question, answer in found.items() if answer}
 
 
-def equal_terms(results: StoredRun) -> str:
+def equal_terms(facts: Facts) -> str:
     """What the methods of a task had in common, and which of them had what else."""
-    tasks = [mine for cells in results.by_task.values() if (mine := [c for c in cells if not lb.is_anchor(c)])]
+    tasks = [mine for cells in facts.by_task.values() if (mine := [c for c in cells if not lb.is_anchor(c)])]
     if not tasks:
         return ""
     shared: dict[str, Callable[[CellRecord], object]] = {
@@ -108,11 +89,10 @@ def equal_terms(results: StoredRun) -> str:
     }
     parts = [validity.same(what, _odd(tasks, of)) for what, of in shared.items()]
     cells = [c for mine in tasks for c in mine]
-    kinds = ("own", "prior", "warm", "pathfinder", "laplace")
-    starts = {k: list(dict.fromkeys(c.label for c in cells if c.start == k)) for k in kinds}
+    starts = {k: list(dict.fromkeys(c.label for c in cells if c.start == k)) for k in validity.STARTS}
     started = sum(bool(c.start) for c in cells)
     if any(starts.values()) or (started and started == sum(c.status is Status.OK for c in cells)):
-        parts.append(validity.starts(starts.pop("own"), starts))
+        parts.append(validity.starts(starts))
     return " ".join(parts)
 
 
@@ -126,15 +106,16 @@ def _odd(tasks: list[list[CellRecord]], of: Callable[[CellRecord], object]) -> l
     return list(dict.fromkeys(odd))
 
 
-def protocol(results: StoredRun) -> str:
+def protocol(facts: Facts) -> str:
     """Budget, points and replicates that the suite gives all methods; entries may have their own."""
-    suite = results.run.suite
+    suite = facts.suite
     budget = {key: value for key, value in (suite.get("budget") or {}).items() if value is not None}
     limit = budget.get("scores_per_particle", 0) * (suite.get("particles") or 0)
-    spent = [[c.spec.budget.score_evaluations for c in cells] for cells in results.by_task.values()]
+    spent = [[c.spec.budget.score_evaluations for c in cells] for cells in facts.by_task.values()]
     usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
     passes = [n for n in usual if n is not None and n < 0.999 * limit]
-    return validity.protocol(budget, suite.get("particles"), suite.get("samples"), suite.get("replicates"), passes)
+    names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
+    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes)
 
 
 def _converged(board: pd.DataFrame) -> str:
@@ -144,33 +125,33 @@ def _converged(board: pd.DataFrame) -> str:
     return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better)
 
 
-def _cost(results: StoredRun) -> str:
-    ran = [c for c in results.cells if c.status is Status.OK]
+def _cost(facts: Facts) -> str:
+    ran = [c for c in facts.cells if c.status is Status.OK]
     evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
     hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
-    tuning = sum(lb.tuning_cost(c, results.run.suite) or 0.0 for c in results.cells)
-    return validity.cost(evaluations, hours if results.timed else None, tuning)
+    tuning = sum(lb.tuning_cost(c, facts.suite) or 0.0 for c in facts.cells)
+    return validity.cost(evaluations, hours if facts.timed else None, tuning)
 
 
-def profile_in_words(results: StoredRun) -> str:
+def profile_in_words(facts: Facts) -> str:
     """The suite's profile; one that options of the command changed is not called by its name alone."""
-    run = results.run
+    run = facts.run
     changed = run.provenance.get("changed") if run.profile else None
     return f"{run.profile} with other {join(changed)}" if changed else run.profile or ""
 
 
-def provenance(results: StoredRun) -> list[tuple[str, str]]:
+def provenance(facts: Facts) -> list[tuple[str, str]]:
     """Pairs of names and short texts; empty ones are left out."""
-    run = results.run
+    run = facts.run
     asked = json.loads(json.dumps({k: v for k, v in run.suite.items() if k != "tuned"}, default=str))
     values: dict[str, Any] = {
         "run": run.id,
         "started": run.started,
-        "finished": run.finished or results.unfinished,
+        "finished": run.finished or facts.unfinished,
         "profile": run.profile,
         **run.provenance,
         "command": without_folders(str(run.provenance.get("command", ""))),
-        "suite": facts.value(_given(asked)),
+        "suite": described.value(_given(asked)),
     }
     return [(name, text[:_MAX_TEXT]) for name, value in values.items() if (text := _in_words(value))]
 

@@ -1,4 +1,4 @@
-"""The report of a run: all that its page, its figures and its files show, computed once."""
+"""The report of a run: all that its page, its figures and its files show."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-import pandas as pd
-
-from parvibench.harness.store.results import StoredRun
-from parvibench.reporting.figures.figure import Drawing, Styles, cost_axes, label_styles, slug
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.averages import average_ranks
+from parvibench.reporting.facts.findings import View
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.figures.figure import Drawing, Styles, label_styles, slug
 from parvibench.reporting.figures.over_tasks import forest, performance_profiles, quality_and_cost
-from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table, winners_table
-from parvibench.reporting.tables.matrix import average_ranks, leaderboard
-from parvibench.reporting.tables.paper_comparison import SuiteComparison, of_run
+from parvibench.reporting.tables.matrix import leaderboard
 from parvibench.reporting.tables.table import Table
-from parvibench.reporting.tables.winners import Findings, aggregates
 from parvibench.reporting.text import captions, marks
 
 from .provenance import StepSizes, step_sizes, validity_checks
@@ -33,11 +31,11 @@ class Aggregates:
 
 
 @dataclass(frozen=True)
-class View:
+class ShownView:
     """What the page shows over tasks for all methods, or for those of one kind."""
 
     kind: str  #: the kind, or empty
-    findings: Findings  #: outcomes of the tests among these methods
+    facts: View  #: outcomes of the tests among these methods
     winners: Table  #: the methods among the best by target
     aggregates: Sequence[Aggregates]  #: over tasks; figures only in the view of all methods
 
@@ -46,38 +44,27 @@ class View:
 class Report:
     """All parts of a report, before they are rendered."""
 
-    findings: Findings  #: outcomes of the tests
+    facts: Facts  #: of the run
     picture: Sequence[Drawing]  #: performance profiles
-    views: Sequence[View]  #: over tasks: of all methods, then of those of each kind
+    views: Sequence[ShownView]  #: over tasks: of all methods, then of those of each kind
     matrix: Table  #: methods x tasks
     tasks: Sequence[TaskSection]  #: one section per task
     methods: Sequence[MethodSection]  #: one section per method
     steps: StepSizes | None  #: the step sizes and where they come from
     checks: Mapping[str, str]  #: validity checks of the leaderboard: title and result
-    published: SuiteComparison | None  #: our numbers beside a paper's, in a run of its rows
 
     @classmethod
-    def of(cls, results: StoredRun, board: pd.DataFrame | None = None) -> Report:
-        """Run the tests, make the tables, draw the figures; ``board``: of ``leaderboard.table``, if already made."""
-        findings = Findings.of(results, board)
-        kinds, styles = findings.by_kind(), label_styles(results.cells)
-        tasks = task_sections(findings, kinds, styles)
-        links = {t.name: t.anchor for t in tasks}
-        steps = step_sizes(results)
-        return cls(
-            findings,
-            performance_profiles(results, findings.board, styles),
-            [
-                View(kind, found, winners_table(found, links), _aggregated(found, None if kind else styles))
-                for kind, found in {"": findings, **kinds}.items()
-            ],
-            leaderboard(results, findings.board),
-            tasks,
-            method_sections(findings),
-            steps,
-            validity_checks(results, findings.board, steps),
-            of_run(results),
-        )
+    def of(cls, facts: Facts) -> Report:
+        """Make the tables and draw the figures."""
+        styles = label_styles(facts)
+        tasks = task_sections(facts, styles)
+        links, steps = {t.name: t.anchor for t in tasks}, step_sizes(facts)
+        views = [
+            ShownView(kind, view, winners_table(view, links), _aggregated(facts, view, None if kind else styles))
+            for kind, view in facts.views.items()
+        ]
+        profiles, methods = performance_profiles(facts, styles), method_sections(facts)
+        return cls(facts, profiles, views, leaderboard(facts), tasks, methods, steps, validity_checks(facts, steps))
 
     def drawings(self) -> list[Drawing]:
         """Every figure: those over tasks, then those of each task."""
@@ -87,39 +74,33 @@ class Report:
     @property
     def counts(self) -> str:
         """The number of cells by status."""
-        cells = self.findings.results.cells
+        cells = self.facts.cells
         return f"{len(cells)} cells: {marks.by_status(cells)}" if cells else "no cells"
 
 
-def headline(findings: Findings) -> str:
-    """Who is among the best of all tasks; empty where nothing was requested."""
-    return findings.whole.sentence if findings.whole.tasks else ""
-
-
-def _aggregated(findings: Findings, styles: Styles | None) -> list[Aggregates]:
+def _aggregated(facts: Facts, view: View, styles: Styles | None) -> list[Aggregates]:
     """One part per quantity that ranks tasks; ranks of a single task are left out; figures only with ``styles``."""
     found = []
-    for group in lb.groups(findings.board):
-        board = findings.board[findings.board["task"].isin(group.tasks)]
-        drawn = [] if styles is None else _drawings(findings, board, styles, group)
-        tables = [means_table(findings, group.tasks)] if group.ratio else []
-        if common := ranks_table(board):
+    for group in lb.groups(view.board):
+        drawn = [] if styles is None else _drawings(facts, styles, group)
+        tables = [means_table(view, group.tasks)] if group.ratio else []
+        if common := ranks_table(view.board[view.board["task"].isin(group.tasks)]):
             tables.append(common)
         if tables or drawn:
             found.append(Aggregates(group.title, tables, drawn))
     return found
 
 
-def _drawings(findings: Findings, board: pd.DataFrame, styles: Styles, group: lb.Group) -> list[Drawing]:
+def _drawings(facts: Facts, styles: Styles, group: lb.Group) -> list[Drawing]:
     """Means over the floor and their cost where there is one, else the average ranks over several tasks."""
     if group.ratio:
-        means = aggregates(findings.board, findings.scores, group.tasks)
+        means = facts.all.means(group.tasks)
         title, label = "interquartile mean over the floor", "sliced 2-Wasserstein distance over its floor"
         drawn = forest(slug("interquartile-mean"), title, means, label, captions.MEANS, styles)
-        return drawn + quality_and_cost(findings.board, means, group.tasks, styles, cost_axes(findings.results))
+        return drawn + quality_and_cost(facts.board, means, group.tasks, styles, facts.cost_axes)
     if len(group.tasks) == 1:
         return []
-    ranks = average_ranks(board)
+    ranks = average_ranks(facts.board[facts.board["task"].isin(group.tasks)])
     shown = ranks[~ranks["anchor"].astype(bool) & (ranks["n_tasks"] == len(group.tasks))]
     title, label = f"average rank by {group.metric}", f"average rank over {len(group.tasks)} tasks"
     table = shown.rename(columns={"average_rank": "value"})[["value"]]

@@ -21,37 +21,6 @@ _FIRST = (
     "bandits",
     "papers",
 )
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>ParVIBench: results</title>
-<style>{{ style }}</style>
-</head>
-<body>
-<main>
-<h1>ParVIBench: results</h1>
-<p>Samplers compared under equal budgets, with certified reference samples. One picture and one sentence for each suite.</p>
-{% for folder, found in reports %}
-<section>
-<h2><a href="{{ folder | urlencode }}/index.html"><bdi>{{ found.suite }}</bdi>{% if found.profile %}, profile {{ found.profile }}{% endif %}</a></h2>
-{% if found.description %}<p>{{ found.description }}</p>{% endif %}
-<div class="first">
-<div>
-<p class="lead"><span data-s="{{ folder }}">{{ found.headline or "Nothing is ranked." }}</span></p>
-<p class="quiet">{{ found.converged }}{% if found.cost %} {{ found.cost }}{% endif %}</p>
-</div>
-{% if found.picture %}<figure role="img" aria-label="Share of tasks solved over the budget">{{ found.picture | safe }}</figure>{% endif %}
-</div>
-</section>
-{% endfor %}
-</main>
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True)
@@ -92,8 +61,9 @@ def write_index(folder: Path) -> Path:
     import jinja2
     from markupsafe import Markup
 
-    style = (files("parvibench.reporting.page") / "templates" / "page.css").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(_PAGE)
+    templates = files("parvibench.reporting.page") / "templates"
+    style, text = ((templates / file).read_text(encoding="utf-8") for file in ("page.css", "reports.html.j2"))
+    template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(text)
     page = folder / "index.html"
     page.write_text(template.render(reports=reports, style=Markup(style)), encoding="utf-8")
     return page

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from parvibench.core.result import Status
-from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.averages import Method, by_method
+from parvibench.reporting.facts.board import Group, entry, groups, marks_used, shown_interval, unfinished
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.formatting import number
-from parvibench.reporting.tables import leaderboard as lb
-from parvibench.reporting.tables.floor_comparison import lost_references
-from parvibench.reporting.tables.leaderboard import Group, entry, groups, marks_used, shown_interval, unfinished
-from parvibench.reporting.tables.matrix import Method, by_method
 from parvibench.reporting.text import marks
 
 _LATEX = str.maketrans({
@@ -35,12 +35,13 @@ _LATEX = str.maketrans({
 })  # fmt: skip
 
 
-def to_markdown(results: StoredRun, board: pd.DataFrame) -> str:
+def to_markdown(facts: Facts) -> str:
     """The leaderboards as Markdown tables."""
+    board = facts.board
     methods = list(by_method(board))
-    lines = [f"# ParVIBench leaderboard: {_plain(results.run.suite.get('name', ''))}", ""]
-    lines += [f"Run {_plain(results.run.id)}. {marks.BOLD}", ""]
-    lines += [text, ""] if (text := unfinished(results)) else []
+    lines = [f"# ParVIBench leaderboard: {_plain(facts.suite.get('name', ''))}", ""]
+    lines += [f"Run {_plain(facts.run.id)}. {marks.BOLD}", ""]
+    lines += [text, ""] if (text := unfinished(facts)) else []
     lines += [f"{_plain(mark)}.".replace("*", "\\*") for mark in marks_used(board)] + [""]
     for group in groups(board):
         lines += [f"## {_plain(group.title)}", ""]
@@ -78,23 +79,24 @@ def escape(text: object) -> str:
     return "".join(filter(str.isprintable, str(text))).translate(_LATEX)
 
 
-def write_latex(results: StoredRun, out: Path, board: pd.DataFrame | None = None) -> Path:
-    """Write ``leaderboard.tex`` into a folder; its path. ``board`` is that of ``leaderboard.table``, if already made."""
+def write_latex(facts: Facts, out: Path) -> Path:
+    """Write ``leaderboard.tex`` into a folder; its path."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / "leaderboard.tex"
-    path.write_text(to_latex(results, board), encoding="utf-8")
+    path.write_text(to_latex(facts), encoding="utf-8")
     return path
 
 
-def to_latex(results: StoredRun, board: pd.DataFrame | None = None) -> str:
+def to_latex(facts: Facts) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
-    board = lb.table(results) if board is None else board
+    board = facts.board
     methods = list(by_method(board))
-    lines = [rf"% ParVIBench, run {escape(results.run.id)}. \usepackage{{booktabs}}"]
+    lines = [rf"% ParVIBench, run {escape(facts.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
+        label = slug(*filter(None, (str(facts.suite.get("name", "")), group.metric)))
         heads = " & ".join([r"method", "avg. rank", *map(escape, group.tasks)])
         lines += [
-            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}",
+            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}", rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
         ]  # fmt: skip
         anchored = False
@@ -129,20 +131,17 @@ def _latex_cell(row: lb.Row) -> str:
     return (rf"\textbf{{{text}}}" if row["best"] else text) + around
 
 
-def print_leaderboard(results: StoredRun, console: Console, board: pd.DataFrame | None = None) -> None:
-    """Print methods x tasks, one table per primary metric (several where the console is narrow).
-
-    ``board`` is that of ``leaderboard.table``, if already made.
-    """
-    board = lb.table(results) if board is None else board
+def print_leaderboard(facts: Facts, console: Console) -> None:
+    """Print methods x tasks, one table per primary metric (several where the console is narrow)."""
+    board = facts.board
     methods = list(by_method(board))
     counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
     for group in groups(board):
         console.print(Text(group.title, style="bold"))
-        for part in _fitting(group.tasks, console.width - (7 if counted else 0), results):
+        for part in _fitting(group.tasks, console.width - (7 if counted else 0), facts):
             console.print(_rich_table(part, methods, counted=counted))
     console.print(Text("; ".join([marks.BOLD_SHORT, *marks_used(board)]), style="dim"))
-    for notice in filter(None, (unfinished(results), lost_references(results.cells))):
+    for notice in filter(None, (unfinished(facts), marks.lost_references(facts.lost_references))):
         console.print(Text(notice, style="yellow"))
     for row in board[board["status"] != Status.OK].to_dict("records"):
         reason = " ".join(row["reason"].split())
@@ -182,14 +181,14 @@ def _broken(name: str) -> str:
     return "\n".join(lines)
 
 
-def _fitting(tasks: tuple[str, ...], width: int, results: StoredRun) -> Iterator[list[str]]:
+def _fitting(tasks: tuple[str, ...], width: int, facts: Facts) -> Iterator[list[str]]:
     """Tasks in groups whose columns fit the width beside the method's name."""
-    labels = max((len(c.label) for c in results.cells), default=6)
+    labels = max((len(c.label) for c in facts.cells), default=6)
     free = width - min(20, max(6, labels)) - 16
     part: list[str] = []
     used = 0
     for task in tasks:
-        failed = [c for c in results.by_task[task] if c.status != Status.OK]
+        failed = [c for c in facts.by_task[task] if c.status != Status.OK]
         statuses = [len(marks.status_word(c.status, c.reason)) for c in failed]
         need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
         if part and used + need > free:

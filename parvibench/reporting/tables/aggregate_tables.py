@@ -1,19 +1,16 @@
-"""Tables over tasks: the methods among the best, average ranks, aggregates, paired differences of SRLD from LD."""
+"""Tables over tasks: the methods among the best, average ranks, aggregates."""
 
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from parvibench import statistics
-from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import StoredRun
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.averages import average_ranks, common_tasks
+from parvibench.reporting.facts.findings import Best, View
 from parvibench.reporting.formatting import count, interval
 from parvibench.reporting.text import leaders
 
-from . import leaderboard as lb
-from .matrix import average_ranks, common_tasks
-from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, p_value, setting
-from .winners import Best, Findings, Scores, aggregates
+from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric
 
 _WINNER_COLUMNS = (
     Column("target", "a task, or shaded a kind of target", numeric=False),
@@ -29,26 +26,15 @@ _WINNER_COLUMNS = (
     Column("fewest score evaluations", "of the methods among the best, counted per replicate"),
     Column("least seconds", "of the methods among the best, steady-state compute time per replicate"),
 )
-_REPULSION_COLUMNS = (
-    Column("task", numeric=False),
-    Column("method", numeric=False),
-    Column("difference", "mean of SRLD less LD over their common replicates [95%]; below 0: repulsion helps"),
-    Column("p", "paired t test, corrected for overlapping splits; not adjusted for the number of rows"),
-    Column("quantity", numeric=False),
-    Column("step", "eta of SRLD"),
-    Column("step of LD", "eta of LD"),
-)
 
 
-def winners_table(findings: Findings, links: Mapping[str, str]) -> Table:
+def winners_table(view: View, links: Mapping[str, str]) -> Table:
     """The methods among the best of every kind of target and of every task; ``links``: task -> fragment of its section."""
     rows = []
-    for group in findings.groups:
+    for group in view.groups:
         rows.append(_winner_row(group, group.where, f"{group.where} ({count(len(group.tasks), 'task')})", ""))
         rows += [
-            _winner_row(b, group.where, b.where, links.get(b.where, ""))
-            for b in findings.tasks
-            if b.where in group.tasks
+            _winner_row(b, group.where, b.where, links.get(b.where, "")) for b in view.tasks if b.where in group.tasks
         ]
     return Table("methods among the best by target", _WINNER_COLUMNS, tuple(rows))
 
@@ -83,14 +69,14 @@ def ranks_table(board: pd.DataFrame) -> Table | None:
     return Table(title, (Column("method", numeric=False), Column("average rank")), body)
 
 
-def means_table(findings: Findings, tasks: Sequence[str]) -> Table:
+def means_table(view: View, tasks: Sequence[str]) -> Table:
     """Interquartile means of the ratio to the floor, over all of these tasks and over each group."""
-    board = findings.board
+    board = view.board
     by_group = {"all": tuple(tasks)} | {
         str(g): tuple(str(t) for t in rows["task"].unique())
         for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
     }
-    parts = {g: aggregates(board, findings.scores, t) for g, t in by_group.items()}
+    parts = {g: view.means(t) for g, t in by_group.items()}
     columns = [
         Column(g, f"interquartile mean over {', '.join(t)}"[:300], group=ALL_GROUPS if g == "all" else g, sub=count(len(t), "task"))
         for g, t in by_group.items()
@@ -106,25 +92,3 @@ def _mean_entry(part: pd.DataFrame, label: str) -> Entry:
         return Entry("")
     value, low, high = (float(part[column][label]) for column in ("value", "low", "high"))
     return numeric(value, note=f"[{interval(low, high)}]")
-
-
-def repulsion_table(results: StoredRun, board: pd.DataFrame, scores: Scores) -> Table | None:
-    """Every SRLD less LD, the same chain with alpha 0, on every task; None where no run has both."""
-    cells = [c for c in results.cells if c.algorithm == "srld" and (c.task, c.label) in scores]
-    plain = {c.task: c for c in cells if c.settings.get("alpha") == 0}
-    pairs = [(c, plain[c.task]) for c in cells if c.task in plain and c.settings.get("alpha") != 0]
-    rows = [_repulsion_row(c, ld, board, scores, results) for c, ld in pairs]
-    return Table("SRLD less LD, the same chain without repulsion", _REPULSION_COLUMNS, tuple(rows)) if rows else None
-
-
-def _repulsion_row(cell: CellRecord, plain: CellRecord, board: pd.DataFrame, scores: Scores, results: StoredRun) -> Row:
-    a, b = scores[cell.task, cell.label], scores[cell.task, plain.label]
-    shared = min(len(a), len(b))
-    found = statistics.paired_difference(a[:shared], b[:shared], overlap=lb.overlap(cell.task))
-    row = board[(board["task"] == cell.task) & (board["label"] == cell.label)].iloc[0]
-    mean = numeric(found.mean, p_value(found.p_t).look, f"{found.n} pairs", f"[{interval(found.low, found.high)}]")
-    eta, eta_of_ld = (c.settings.get("step_size") for c in (cell, plain))
-    as_far = any(a.get("match_drift") and a.get("label") == cell.label for a in results.run.suite.get("algorithms", ()))
-    note = "moving as far" if as_far else "at equal step" if eta == eta_of_ld else "each at its own step"
-    what = Entry(cell.label, note=note), mean, p_value(found.p_t), Entry(lb.unit(row))
-    return Row((Entry(cell.task), *what, setting(eta), setting(eta_of_ld)), group=lb.task_group(cell.task))

@@ -10,14 +10,11 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.convergence import MAX_RHAT
-from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.results import interval_of, median_of
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, interval_of, median_of
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
-from parvibench.statistics import FAR, FAR_SPREAD
 
-from . import leaderboard as lb
 from .table import Column, Entry, Row, Table, estimate, method, numeric, p_value, sortable, whole
 
 #: Columns of the table, in order.

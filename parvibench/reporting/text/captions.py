@@ -50,11 +50,6 @@ PREDICTIONS = "{title} on {of} test rows of {task}; {n} lie in their 95% interva
 PREDICTIONS_NOTE = "{n} of {of} rows of the first split lie in their interval."
 
 
-def as_in(title: str, figure: str) -> str:
-    """A title with the published figure that it repeats."""
-    return f"{title} (as in {figure})" if figure else title
-
-
 def listed(title: str, values: Iterable[tuple[str, str]], lead: str = ": ") -> str:
     """A title and the values of its lines."""
     return f"{title}{lead}{'; '.join(f'{label} {value}'.rstrip() for label, value in values)}"

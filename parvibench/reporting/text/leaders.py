@@ -35,14 +35,9 @@ def on_task(
 ) -> str:  # fmt: skip
     """Who is among the best of a task.
 
-    Args:
-        where: the task.
-        best: methods, values with their intervals, and warnings, lowest first.
-        unit: of the values.
-        compared: number of methods with a finite result.
-        beaten: number of methods that are significantly worse than another.
-        beats: number of methods that the first is significantly better than.
-        pairs: comparisons that share the level.
+    ``best``: methods, values with their intervals, and warnings, lowest first; ``compared``: methods with a finite result;
+    ``beaten``: those significantly worse than another; ``beats``: those that the first is significantly better than;
+    ``pairs``: comparisons that share the level.
     """
     if not best:
         return NOBODY.format(where=name(where))
@@ -70,11 +65,8 @@ def on_task(
 def on_tasks(where: str, n_tasks: int, counts: Sequence[tuple[str, int, str]], compared: int) -> str:
     """Who is among the best on every one of several tasks, or on most of them.
 
-    Args:
-        where: the kind of target, or empty for all tasks.
-        n_tasks: their number.
-        counts: methods, numbers of tasks on which each is among the best, and warnings; most first.
-        compared: number of methods with a finite result.
+    ``where``: the kind of target, or empty for all tasks; ``counts``: methods, numbers of tasks on which each is among the
+    best, and warnings, most first; ``compared``: methods with a finite result.
     """
     over = f"On {name(where)} ({count(n_tasks, 'task')}), " if where else f"Over all {n_tasks} tasks, "
     if not counts:

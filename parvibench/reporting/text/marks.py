@@ -1,10 +1,11 @@
 """Marks beside the numbers of a leaderboard, and states of cells."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import RUNNING, STOPPED
+from parvibench.core import OWN_REFERENCES
+from parvibench.core.result import RUNNING, STOPPED, CellRecord, Status
+from parvibench.reporting.formatting import name
 
 #: Words of the column ``marks``: a cell that is no better than the start.
 NO_BETTER = "no better than initial"
@@ -28,7 +29,7 @@ MARKS = {
     "|": "step size at the edge of the tuning grid",
     "?": "step size not tuned",
 }
-LOST_REFERENCES = (
+_LOST_REFERENCES = (
     "The reference samples of {tasks} were not available when this report was written: ratios to the floor, verdicts and "
     "equivalent n are missing. Write the report in the folder that contains {file}."
 )
@@ -42,6 +43,11 @@ BOLD_SHORT = "bold: among the best of the task (no other method is significantly
 _OF_WORDS = {
     "transient": "†", "still improving": "↓", UNDIAGNOSED: "°", NO_BETTER: "‡", ONE_POINT: "•", MORE: "+", "edge": "|", "untuned": "?",
 }  # fmt: skip
+
+
+def lost_references(tasks: Sequence[str]) -> str:
+    """That the references of tasks cannot be read; empty without any."""
+    return _LOST_REFERENCES.format(tasks=", ".join(map(name, tasks)), file=OWN_REFERENCES) if tasks else ""
 
 
 def status_word(status: str, reason: str) -> str:

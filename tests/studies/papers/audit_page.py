@@ -14,18 +14,18 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.page.reports_index import Summary
 from parvibench.reporting.page.text_tables import _line, _plain
-from parvibench.reporting.published import PAPERS
-from parvibench.reporting.tables.paper_comparison import SuiteComparison, compare, effect_table, plain_rows
 from parvibench.reporting.tables.table import Table
-from parvibench.reporting.text.paper_words import RULE
 from parvibench.suites import of_papers
 
 from .audit_tables import Numbers, departures, measured_table, number_table, summary_table
 from .claims_page import Stated, stated
+from .comparison import SuiteComparison, compare, effect_table, plain_rows
 from .first_screen import SCREENS, Screen
 from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence
 from .measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from .paper_words import RULE
 from .pictures import FIGURES, Picture, pictures
+from .published import PAPERS
 
 #: What the kinds of verdicts mean, after the rule of agreement.
 KINDS = (

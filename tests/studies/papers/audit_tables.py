@@ -11,12 +11,12 @@ from parvibench.core import registry
 from parvibench.harness.suite.entries import Row as SuiteRow
 from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.formatting import number as shown
-from parvibench.reporting.tables.paper_comparison import our_entry
-from parvibench.reporting.tables.paper_measured import Known, Ours, protocols
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, whole
-from parvibench.reporting.text.paper_words import around
 
+from .comparison import our_entry
 from .kinds import JUDGED, Finding, Kind, count
+from .paper_words import around
+from .replicates import Known, Ours, protocols
 
 #: Columns of the summary -> the kinds that they count; the first seven are judgements of the paper, its rule or its program.
 COUNTED = {

@@ -1,6 +1,6 @@
 """What was learned of every published number: judged against the paper, its rule or its program, within reach, or why not.
 
-The package compares a number with a row of a suite (``paper_comparison``). Here this becomes one of fourteen kinds of verdict,
+A number is compared with a row of a suite (``comparison``). Here this becomes one of fourteen kinds of verdict,
 told apart by what they rest on:
 
 - the paper's own settings: ``agrees``, ``differs`` with or without a cause, ``inconclusive``;
@@ -26,16 +26,10 @@ from pathlib import Path
 from scipy import stats
 
 from parvibench.core.errors import InputError
-from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import (
-    RELATIVE,
-    Comparison,
-    SuiteComparison,
-    Verdict,
-    judge,
-    tolerance,
-)
-from parvibench.reporting.tables.paper_measured import Ours
+
+from .comparison import RELATIVE, Comparison, SuiteComparison, Verdict, judge, tolerance
+from .published import numbers
+from .replicates import Ours
 
 
 class Kind(StrEnum):

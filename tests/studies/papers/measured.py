@@ -18,18 +18,10 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
-from parvibench.reporting.published import numbers
-from parvibench.reporting.tables.paper_comparison import Effect, SuiteComparison, explained
-from parvibench.reporting.tables.paper_measured import (
-    Known,
-    Measured,
-    Ours,
-    Ran,
-    measure,
-    measured_once,
-    protocol,
-    protocols,
-)  # fmt: skip
+
+from .comparison import Effect, SuiteComparison, explained
+from .published import numbers
+from .replicates import Known, Measured, Ours, Ran, measure, measured_once, protocol, protocols  # fmt: skip
 
 #: File that an audit keeps.
 KEPT = "measured.csv"
@@ -61,7 +53,7 @@ def records_of(stores: Iterable[Store]) -> dict[str, Ran]:
 
 
 def measured_rows(suite: Suite, found: Mapping[str, Ran]) -> dict[str, Measured]:
-    """As ``paper_measured.measure``; of figures, which print no numbers, the metrics at the end of each row."""
+    """As ``replicates.measure``; of figures, which print no numbers, the metrics at the end of each row."""
     if any(row.published for row in suite.rows):
         return measure(suite, found)
     gave = {}

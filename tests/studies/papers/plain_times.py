@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from parvibench.core.registry import load_method, load_task
-from parvibench.reporting.tables.paper_measured import Ours
+
+from .replicates import Ours
 
 REASON = "pairs coordinate by coordinate and automatic gradients, as the paper's program has them, in place of matrix products"
 TASKS = {"d=50": "diffusion-50", "d=100": "diffusion-100-ksivi-code", "d=200": "diffusion-200"}

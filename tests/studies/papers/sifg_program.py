@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from numpy._core.multiarray import _reconstruct
 
-from parvibench.reporting.tables.paper_measured import Ours
+from .replicates import Ours
 
 #: Data set in the paper's words -> in the program's.
 SETS = {

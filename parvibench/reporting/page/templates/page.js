@@ -4,9 +4,7 @@
 const numbers = JSON.parse(document.getElementById("numbers").textContent);
 const board = document.getElementById("leaderboard-table");
 const control = (id) => document.getElementById(id);
-const FAILED = 1, UNRANKED = 2, UNRELIABLE = 3;  // how a cell is ranked
 const DIVISIONS = ["tuned", "self-tuning"];
-for (const metric of numbers.metrics) metric.cells = metric.cells.map((row) => metric.signs.map((_, c) => (typeof row[c] === "number" ? [number(row[c]), row[c], 0] : row[c] ?? null)));
 const HEAD = 5;                // columns before the tasks: method, kind, average rank, tasks, cost
 const boardRows = Array.from(board.tBodies[0].rows);
 const CHOICES = ["group", "kind", "metric", "axis", "filter"];
@@ -39,7 +37,8 @@ function sortTable(header, down) {
   header.setAttribute("aria-sort", down ? "descending" : "ascending");
   // Numbers before text, text before empty cells, in either direction.
   const kind = (v) => (typeof v === "number" ? 0 : v === "" ? 2 : 1);
-  const rows = Array.from(table.tBodies[0].rows, (row) => [sortKey(row, header.cellIndex), row]);
+  // The leaderboard from its first order: equal ranks do not swap when a choice is taken back.
+  const rows = Array.from(table === board ? boardRows : table.tBodies[0].rows, (row) => [sortKey(row, header.cellIndex), row]);
   rows.sort(([a], [b]) => {
     if (kind(a) !== kind(b)) return kind(a) - kind(b);
     const order = a < b ? -1 : a > b ? 1 : 0;
@@ -58,54 +57,33 @@ function put(cell, text, value) {
   if (value === null || value === undefined) delete cell.dataset.v;
   else cell.dataset.v = value;
 }
-function averageRanks(cells, signs, rows, columns) {
-  // Over the tasks that rank a row. Ties share their mean rank; failures share the last ranks, unreliable methods are before them; cells that were not run have none.
-  const found = new Map(rows.map((r) => [r, {sum: 0, tasks: 0}]));
-  for (const c of columns.filter((c) => signs[c] !== 0)) {
-    const ranked = rows.filter((r) => cells[r][c] !== null && cells[r][c][2] !== UNRANKED);
-    const scores = ranked.map((r) => [r, cells[r][c][2] === UNRELIABLE, cells[r][c][2] === FAILED ? Infinity : signs[c] * cells[r][c][1]]);
-    if (scores.every(([, , score]) => score === Infinity)) continue;  // nobody has a result: nobody is first
-    for (const [r, late, score] of scores) {
-      const below = scores.filter(([, l, s]) => (l === late ? s < score : late && s < Infinity) || (!late && l && score === Infinity)).length;
-      const level = scores.filter(([, l, s]) => l === late && s === score).length;
-      const mine = found.get(r);
-      mine.tasks += 1;
-      mine.sum += below + (level + 1) / 2;
-    }
-  }
-  for (const mine of found.values()) mine.average = mine.tasks ? mine.sum / mine.tasks : null;
-  return found;
-}
 function fillBoard() {
   const metric = numbers.metrics[control("metric").value];
-  const costs = numbers.costs[control("axis").value];
-  const group = control("group").value;
+  const axis = control("axis").value, group = control("group").value;
+  const ranks = numbers.ranks[control("kind").value][group];
   const headers = Array.from(board.tHead.rows[0].cells);
-  const columns = headers.slice(HEAD).map((h, c) => (group === "" || h.dataset.group === group ? c : -1)).filter((c) => c >= 0);
-  const shown = boardRows.map((row, r) => (row.dataset.out ? -1 : r)).filter((r) => r >= 0);
-  const ranks = averageRanks(metric.cells, metric.signs, shown, columns);
-  headers.slice(HEAD).forEach((header, c) => {
+  headers.slice(HEAD).forEach((header) => {
     const small = header.querySelector("small");
     if (small.dataset.own === undefined) small.dataset.own = small.textContent;
     small.textContent = metric.name || small.dataset.own;
   });
   boardRows.forEach((row, r) => {
-    const {average, tasks} = ranks.get(r) || {average: null, tasks: 0};
+    const [average, tasks] = (metric.name ? null : ranks[r]) || [null, null];  // ranks are by the own metrics
     put(row.cells[2], average === null ? "" : number(average), average);
-    put(row.cells[3], tasks ? String(tasks) : "", tasks || null);
-    const spent = columns.map((c) => costs[r][c]).filter((v) => v !== null);
-    const mean = spent.reduce((a, b) => a + b, 0) / spent.length;
-    put(row.cells[4], spent.length ? number(mean) : "", spent.length ? mean : null);
-    metric.cells[r].forEach((value, c) => {
-      const cell = row.cells[HEAD + c];
-      put(cell, value === null ? "" : value[0], value === null ? null : value[1] !== null ? value[1] : value[2] === FAILED ? Infinity : null);
+    put(row.cells[3], tasks ? String(tasks) : "", tasks);
+    const cost = numbers.costs[axis][group][r];
+    put(row.cells[4], cost === null ? "" : number(cost), cost);
+    headers.slice(HEAD).forEach((_, c) => {
+      const cell = row.cells[HEAD + c], found = metric.cells[r][c] ?? null;
+      const [text, key, best] = found === null ? ["", null] : typeof found === "number" ? [number(found), found] : found;
+      put(cell, text, key);
       if (cell.dataset.help === undefined) cell.dataset.help = cell.title;
       cell.title = metric.name ? "" : cell.dataset.help;
-      cell.classList.toggle("status", value !== null && value[1] === null && !/[∞–]/.test(value[0]));
-      for (const look of ["best", "strong"]) cell.classList.toggle(look, Boolean(value && value[3] & [1, 2, 4][place()]));
+      cell.classList.toggle("status", /^[a-z]/.test(text));
+      for (const look of ["best", "strong"]) cell.classList.toggle(look, Boolean(best & [1, 2, 4][place()]));
     });
   });
-  headers[4].querySelector("bdi").textContent = numbers.axes[control("axis").value];
+  headers[4].querySelector("bdi").textContent = numbers.axes[axis];
   sortTable(headers[order[0]], order[1]);
 }
 // Which of the comparisons is shown: of all methods, of those of one kind, of those of one division.
@@ -156,7 +134,7 @@ function filter() {
     all += 1;
     shown += row.hidden ? 0 : 1;
   }
-  const others = numbers.metrics[control("metric").value].name ? " Sentences and best methods are by each task's own metric." : "";
+  const others = numbers.metrics[control("metric").value].name ? " Sentences, ranks, best methods and pictures over tasks are by each task's own metric." : "";
   control("filtered").textContent = (wanted || kind || group ? `${shown} of ${all} rows.` : "") + others;
   amongKind();
   draw(kind);

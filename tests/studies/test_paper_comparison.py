@@ -5,21 +5,14 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from papers.comparison import SuiteComparison, Verdict, compare, effect_table, judge, tolerance
+from papers.published import PAPERS, Number, numbers
+from papers.replicates import Ours, Ran, measure, protocol
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
-from parvibench.reporting.published import PAPERS, Number, numbers
-from parvibench.reporting.tables.paper_comparison import (
-    SuiteComparison,
-    Verdict,
-    compare,
-    effect_table,
-    judge,
-    tolerance,
-)
-from parvibench.reporting.tables.paper_measured import Ours, Ran, measure, protocol
 
 BOSTON = "bnn-boston-sifg"
 SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))

@@ -18,7 +18,8 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.entries import Published, Row
 from parvibench.harness.suite.suite import Suite
-from parvibench.reporting.text import paper_words
+
+from . import paper_words
 
 LEVEL = 0.95
 _OPEN = {"replicates", "seed", "chunk", "device", "compiled", "source", "key", "trajectories"}  #: by the comparison

@@ -25,12 +25,12 @@ from parvibench.harness.suite.entries import Published
 from parvibench.harness.suite.entries import Row as SuiteRow
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.formatting import number as shown
-from parvibench.reporting.published import Number, numbers
-from parvibench.reporting.text import paper_words
+from parvibench.reporting.tables.table import Column, Entry, Row, Table, numeric, sortable
 from parvibench.suites import of_papers
 
-from .paper_measured import Known, Ours, Ran, measure, protocol, protocols, question
-from .table import Column, Entry, Row, Table, numeric, sortable
+from . import paper_words
+from .published import Number, numbers
+from .replicates import Known, Ours, Ran, measure, protocol, protocols, question
 
 RELATIVE, DEVIATIONS = 0.02, 2
 #: Share of a gap that a change must close to count as its cause.

@@ -17,7 +17,7 @@ from parvibench.harness.store.results import StoredRun, metric_values, primary_m
 from parvibench.reporting.text import comparing
 from parvibench.statistics import FEWEST, holm, median_interval, p_no_better, paired_difference
 
-from . import leaderboard as lb
+from . import board as lb
 
 _COLUMNS = (
     "task", "label", "metric", "unit", "paired", "n", "a", "b", "change", "low", "high", "scale", "p_value", "verdict", "note",

@@ -1,18 +1,16 @@
 """A cell's samples against exact draws: distinguishable or not, and their equivalent n."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from parvibench.core import OWN_REFERENCES, registry
+from parvibench.core import registry
 from parvibench.core.reference import Floor, Floored, Reference, load_floored, stamp_of
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
-from parvibench.reporting.formatting import name
-from parvibench.reporting.text.marks import LOST_REFERENCES
 
 #: How a cell ends through no doing of its method.
 _BY_THE_MACHINE = (Status.TIMEOUT, Status.OUT_OF_MEMORY, Status.INTERRUPTED)
@@ -67,14 +65,6 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
         math.nan if size is None else size,
         *((math.nan, math.nan) if interval is None else interval),
     )
-
-
-def lost_references(cells: Sequence[CellRecord]) -> str:
-    """That references of a user's own tasks, by which cells were judged, cannot be read from here; empty where none is lost."""
-    needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
-    own = dict.fromkeys(c.task for c in cells if c.task not in registry.tasks() and needing & c.values.keys())
-    lost = ", ".join(name(task) for task in own if floored_of(task) is None)
-    return lost and LOST_REFERENCES.format(tasks=lost, file=OWN_REFERENCES)
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:

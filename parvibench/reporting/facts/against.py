@@ -1,5 +1,7 @@
 """Published results beside those of a run: on each common task one board, pairs by seed, and what differs."""
 
+from __future__ import annotations
+
 import math
 from importlib.resources import files
 from io import BytesIO
@@ -56,40 +58,47 @@ def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list
     theirs = theirs[theirs["task"].isin(mine["task"])]
     if not len(mine):
         raise InputError(comparing.NO_COMMON_TASK)
-    rows, said = [], []
+    rows, said, published = [], [], dict(list(theirs.groupby(["task", "label"], sort=False)))
     for whose, frame in (("yours", mine), ("published", theirs)):
         for (task, label), cell in frame.groupby(["task", "label"], sort=False):
             first = cell.iloc[0]
-            higher, floor = first["direction"] == "higher", first["floor"]
-            unit = first["metric"] if math.isnan(floor) else "× floor"
-            values = cell["value"].astype(float).fillna(-math.inf if higher else math.inf)
-            scaled = (-values if higher else values) / (1.0 if math.isnan(floor) else floor)
-            shown = [-v if higher else v for v in median_interval(scaled.tolist())]
-            rows.append((task, label, whose, unit, *shown, first["marks"]))
-    for (task, label), cell in mine.groupby(["task", "label"], sort=False):
-        other = theirs[(theirs["task"] == task) & (theirs["label"] == label)]
-        if len(other) and not cell["anchor"].iloc[0]:
-            said.append(
-                comparing.AGAINST.format(
-                    label=label, task=task, found=_pair(cell, other), differs=_differs(cell, other)
-                )
-            )
-    board = pd.DataFrame(rows, columns=["task", "label", "whose", "unit", "value", "low", "high", "marks"])
-    sign = np.where(board["task"].isin(mine.loc[mine["direction"] == "higher", "task"]), -1, 1)
-    order = board.assign(place=sign * board["value"]).sort_values(["task", "place"], kind="stable").index
-    return board.loc[order].reset_index(drop=True), said
+            sign = -1 if first["direction"] == "higher" else 1
+            middle, *ends = median_interval((sign * _shown(cell)).tolist())
+            ends = [sign * end for end in ends][::sign]
+            rows.append((task, label, whose, _unit(cell), sign * middle, *ends, first["marks"], middle))
+            other = published.get((task, label))
+            if whose == "yours" and other is not None and not first["anchor"]:
+                found = _pair(cell, other), _differs(cell, other)
+                said.append(comparing.AGAINST.format(label=label, task=task, found=found[0], differs=found[1]))
+    columns = ["task", "label", "whose", "unit", "value", "low", "high", "marks", "place"]
+    board = pd.DataFrame(rows, columns=columns).sort_values(["task", "place"], kind="stable")
+    return board.drop(columns="place").reset_index(drop=True), said
+
+
+def _shown(cell: pd.DataFrame) -> pd.Series[float]:
+    """Values of a cell as the leaderboard shows them; lost replicates are the worst."""
+    worst = -math.inf if cell["direction"].iloc[0] == "higher" else math.inf
+    floor = cell["floor"].iloc[0]
+    return cell["value"].astype(float).fillna(worst) / (1.0 if math.isnan(floor) else floor)
+
+
+def _unit(cell: pd.DataFrame) -> str:
+    return str(cell["metric"].iloc[0]) if math.isnan(cell["floor"].iloc[0]) else "× floor"
 
 
 def _pair(cell: pd.DataFrame, other: pd.DataFrame) -> str:
-    """The same method twice: equal, or by how much it differs, paired where seeds match."""
-    both = cell.merge(other, on="replicate", suffixes=("", "_other"))
-    x, y = (both[c].to_numpy(dtype=float) for c in ("value", "value_other"))
+    """The same method twice: equal, or by how much it differs, paired where seeds match, in the unit of the table."""
+    both = cell.assign(shown=_shown(cell)).merge(
+        other.assign(shown=_shown(other)), on="replicate", suffixes=("", "_other")
+    )
+    x, y = (both[c].to_numpy(dtype=float) for c in ("shown", "shown_other"))
     if any(cell[c].iloc[0] != other[c].iloc[0] for c in _SAME) or not len(both):
         return comparing.UNPAIRED
     if np.array_equal(x, y, equal_nan=True):
         return comparing.EQUAL.format(n=len(both))
     found = paired_difference(x, y)
-    return comparing.PAIRED.format(n=found.n, mean=number(found.mean), low=number(found.low), high=number(found.high))
+    ends = {"mean": number(found.mean), "low": number(found.low), "high": number(found.high)}
+    return comparing.PAIRED.format(n=found.n, unit=_unit(cell), **ends)
 
 
 def _differs(cell: pd.DataFrame, other: pd.DataFrame) -> str:

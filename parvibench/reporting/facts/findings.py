@@ -1,6 +1,6 @@
 """The methods among the best: on a task, on a kind of targets, over all tasks. Medians alone decide nothing.
 
-See ``leaderboard.table`` for who is among the best of a task; among the best of several tasks are those that are on every
+See ``board.table`` for who is among the best of a task; among the best of several tasks are those that are on every
 one of them.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,8 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.text import leaders
 from parvibench.reporting.text.marks import LOST_SOME
 
-from . import leaderboard as lb
+from . import board as lb
+from .averages import average_ranks
 
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
@@ -64,37 +65,43 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """The tests of a run, from which figures, tables and sentences are made."""
+class View:
+    """Outcomes of the tests among some methods: all, those of one kind, those of one division."""
 
-    results: StoredRun  #: the run
-    board: pd.DataFrame  #: of ``leaderboard.table``
-    scores: Scores  #: of ``leaderboard.scores``
+    board: pd.DataFrame  #: of ``board.table``
+    scores: Scores  #: of ``board.scores``
     tasks: tuple[Best, ...]  #: of every task, in the order of the run
     groups: tuple[Best, ...]  #: of every kind of target
     whole: Best  #: of all tasks
 
     @classmethod
-    def of(cls, results: StoredRun, board: pd.DataFrame | None = None) -> Findings:
-        """Run all tests; ``board`` is that of ``leaderboard.table``, if already made."""
-        board = lb.table(results) if board is None else board
+    def of(cls, results: StoredRun, measured: lb.Measured | None = None) -> View:
+        """Run all tests; ``measured`` as in ``board.table``."""
+        board = lb.table(results, measured)
         tasks, groups = ([_best(str(v), rows) for v, rows in board.groupby(c, sort=False)] for c in ("task", "group"))
-        return cls(results, board, lb.scores(results, board), tuple(tasks), tuple(groups), _best("", board))
+        return cls(board, lb.scores(results, board), tuple(tasks), tuple(groups), _best("", board))
 
-    def by_kind(self) -> dict[str, Findings]:
-        """The same tests among the methods of each kind alone, and of each division."""
-        kinds, divisions = lb.method_kinds(self.results), lb.divisions(self.results)
-        measured = {(r["task"], r["label"]): r for r in self.board.to_dict("records")}
-        found = {}
-        for part in (*dict.fromkeys(k for k in kinds.values() if k != "anchor"), *(lb.DIVISIONS if divisions else ())):
-            cells = tuple(
-                c
-                for c in self.results.cells
-                if part in (kinds[c.label], divisions.get(c.label)) or kinds[c.label] == "anchor"
-            )
-            some = replace(self.results, cells=cells)
-            found[part] = self if len(cells) == len(self.results.cells) else Findings.of(some, lb.table(some, measured))
-        return found
+    @cached_property
+    def ranks(self) -> pd.DataFrame:
+        """Average ranks over all tasks, as of ``average_ranks``."""
+        return average_ranks(self.board)
+
+    @property
+    def headline(self) -> str:
+        """Who is among the best of all tasks; empty where nothing was requested."""
+        return self.whole.sentence if self.whole.tasks else ""
+
+    def means(self, tasks: Sequence[str]) -> pd.DataFrame:
+        """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
+
+        Index label; columns ``value``, ``low``, ``high`` (95%). Methods ranked on all the tasks only.
+        """
+        rows = {
+            label: _pooled(tuple(self.scores[task, label].tobytes() for task in tasks))
+            for label in complete_labels(self.board, tasks)
+        }
+        frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"], dtype=float)
+        return frame.rename_axis("label").sort_values("value", kind="stable")
 
 
 @lru_cache(maxsize=4096)
@@ -128,15 +135,3 @@ def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
     rows = board[board["task"].isin(tasks) & board["rank"].notna()]
     count = rows.groupby("label", sort=False)["task"].nunique()
     return [str(label) for label in count.index[count == len(tasks)]]
-
-
-def aggregates(board: pd.DataFrame, scores: Scores, tasks: Sequence[str]) -> pd.DataFrame:
-    """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
-
-    Index label; columns ``value``, ``low``, ``high`` (95%). Methods ranked on all the tasks only.
-    """
-    rows = {}
-    for label in complete_labels(board, tasks):
-        rows[label] = _pooled(tuple(scores[task, label].tobytes() for task in tasks))
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"], dtype=float)
-    return frame.rename_axis("label").sort_values("value", kind="stable")

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,12 +30,12 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.data.splits import training_rows
 from parvibench.harness.marks.convergence import UNFINISHED, convergence, finished, undiagnosed
 from parvibench.harness.store.results import StoredRun, interval_of, metric_values, primary_metric
-from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.formatting import number
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
-from . import floor_comparison
-from .floor_comparison import compare_with_floor
+from . import floors
+from .floors import compare_with_floor
 
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
@@ -45,8 +44,8 @@ NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGE
 DIVISIONS = ("tuned", "self-tuning")
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
-#: Rows by task and label.
-Measured = Mapping[tuple[str, str], Row]
+#: Task, label and metric -> columns that depend on the cell alone.
+Measured = dict[tuple[str, str, str], dict[str, Any]]
 #: A task's kind of target is that of the first of these tags that it has; shapes without data are split by dimension.
 GROUPS = {
     "network": "neural networks", "bandit": "bandits", "hierarchical": "hierarchical models", "classification": "logistic regression",
@@ -63,16 +62,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.DataFrame:
+def table(results: StoredRun, measured: Measured | None = None) -> pd.DataFrame:
     """The rankings of all tasks, with a column for the median of every other metric.
 
     ``best``: whether a method is among the best; ``beaten``: whether it is significantly worse than another of ``compared``
     methods; ``unreliable``: whether it loses significantly more replicates than the others; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
     For the other columns see ``_ranking``.
 
-    ``measured``: rows of the table of a run of which these are some cells; what they say of a cell alone is not
-    computed again.
+    ``measured`` holds what is known of single cells, and is added to: the tables of some cells of a run share it.
     """
+    measured = {} if measured is None else measured
     rows = [row for task in results.by_task for row in _ranking(results, task, measured)]
     if not rows:
         return pd.DataFrame(columns=list(COLUMNS))
@@ -81,8 +80,8 @@ def table(results: StoredRun, measured: Measured = MappingProxyType({})) -> pd.D
     ]
     texts = [str(name) for name in frame if pd.api.types.is_string_dtype(frame[name])]
     frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
-    for _, part in frame.groupby("group", sort=False):
-        _compare(results, frame, part)
+    for _, group in frame.groupby("group", sort=False):
+        _compare(results, frame, group)
     order = frame.assign(place=frame.groupby("task", sort=False).ngroup()).sort_values(
         ["place", "anchor", "rank"], kind="stable"
     )
@@ -105,9 +104,9 @@ def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str
     cells = results.by_task[task]
     metric, rows = primary_metric(cells, task), list[dict[str, Any]]()
     for cell in cells:
-        known = measured.get((task, cell.label))
-        same = known is not None and known["metric"] == metric
-        rows.append(_alone(known) if known is not None and same else _measured(results, cell, metric))
+        key = task, cell.label, metric
+        measured[key] = measured.get(key) or _measured(results, cell, metric)
+        rows.append(dict(measured[key]))
     for row in rows:
         row["ran"] = not row["anchor"] and row["status"] not in [str(s) for s in NOT_RUN]
         failed = row["ran"] and row["status"] != Status.OK
@@ -205,12 +204,6 @@ def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, An
     }
 
 
-def _alone(row: Row) -> dict[str, Any]:
-    """``_measured`` again, from a row of ``table``: without the marks that depend on the other cells."""
-    marks = [w for w in row["marks"].split(", ") if w not in ("", NO_BETTER, MORE)]
-    return {name: row[name] for name in COLUMNS} | {"marks": marks}
-
-
 def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
     """``edge`` and ``untuned``, in a suite that holds tuned values."""
     tuned = suite.get("tuned") or {}
@@ -253,7 +246,7 @@ def higher_is_better(metric: str) -> bool:
 def floor(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n where a ratio to it makes sense, else None."""
     row = registry.metrics().get(metric)
-    return floor_comparison.floor_of(task, metric, n) if row is not None and row.floor_ratio else None
+    return floors.floor_of(task, metric, n) if row is not None and row.floor_ratio else None
 
 
 def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDArray[np.float64]]:
@@ -292,13 +285,6 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
     """``shown`` with the 95% interval of the median in the same unit."""
     unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
-
-
-def result(row: Row) -> str:
-    """``shown`` with its unit and interval, for a sentence."""
-    value, *ends = shown_interval(row)
-    known = [unit(row), number(value)] if math.isnan(row["floor_ratio"]) else [number(value), unit(row)]
-    return f"{' '.join(known)} [{interval(*ends)}]"
 
 
 def entry(row: Row) -> str:

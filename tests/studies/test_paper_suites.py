@@ -5,11 +5,11 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 import pytest
+from papers.published import PAPERS, numbers
 
 from parvibench.core import registry
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.reporting.published import PAPERS, numbers
 from parvibench.suites import of_papers, shipped
 
 

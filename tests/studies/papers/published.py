@@ -1,15 +1,15 @@
 """The numbers of the papers' tables, as printed.
 
-``published/<paper>.csv`` holds every one of them. Columns: ``table``, ``task`` and ``dataset`` as the paper calls them,
+``printed/<paper>.csv`` holds every one of them. Columns: ``table``, ``task`` and ``dataset`` as the paper calls them,
 ``algorithm``, ``metric``, ``value``, ``std``, ``repeats``, ``suspicious`` (the paper contradicts itself there), ``note``.
 A number is named by its pointer, ``paper/table/dataset/algorithm/metric``, the table in lower case with hyphens:
-``sifg/table-1/Boston/SVGD/RMSE``. Rows of suites name it so, see ``paper_comparison``.
+``sifg/table-1/Boston/SVGD/RMSE``. Rows of suites name it so, see ``comparison``.
 """
 
 import csv
 import math
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ def numbers() -> MappingProxyType[str, Number]:
     """All published numbers by pointer, in the papers' order; ``ValueError`` for a pointer that two have."""
     found: dict[str, Number] = {}
     for paper in PAPERS:
-        file = files("parvibench.reporting") / "published" / f"{paper}.csv"
+        file = Path(__file__).parent / "printed" / f"{paper}.csv"
         for row in csv.DictReader(file.read_text("utf-8").splitlines()) if file.is_file() else ():
             number = _number(paper, row)
             if number.pointer in found:

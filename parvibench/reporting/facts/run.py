@@ -1,0 +1,147 @@
+"""Everything that is known of a run, computed once: what all renderers read, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from parvibench.core import registry
+from parvibench.core.errors import InputError
+from parvibench.core.result import CellRecord
+from parvibench.harness.marks.convergence import MAX_RHAT as MAX_RHAT
+from parvibench.harness.run.judging import SEQUENTIAL as SEQUENTIAL
+from parvibench.harness.store.cell_files import dense
+from parvibench.harness.store.results import StoredRun
+from parvibench.harness.store.results import interval_of as interval_of
+from parvibench.harness.store.results import median_of as median_of
+from parvibench.metrics.power import detected_alterations
+from parvibench.statistics import FAR as FAR
+from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
+
+from . import board as lb
+from . import cells as flat
+from .findings import View
+from .floors import floored_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+#: Budget axes: column of the curves -> title.
+AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The step size of a cell."""
+
+    cell: CellRecord
+    origin: str  #: default, set, tuned or not known
+    cost: float | None  #: score evaluations of its search; None where it was not tuned
+    at_edge: bool  #: whether the best value is at the end of the grid
+
+
+@dataclass(frozen=True, repr=False)
+class Facts(StoredRun):
+    """The cells of one run, in the requested order, and all that follows from them."""
+
+    _measured: lb.Measured = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, results: StoredRun) -> Self:
+        """Of a stored run."""
+        return cls(results.store, results.run, results.cells, results.unfinished, results.marks)
+
+    @property
+    def suite(self) -> dict[str, Any]:
+        """The suite as it was asked for."""
+        return self.run.suite
+
+    @cached_property
+    def all(self) -> View:
+        """Outcomes among all methods."""
+        return View.of(self, self._measured)
+
+    @property
+    def board(self) -> pd.DataFrame:
+        """One row per task and method, as of ``board.table``."""
+        return self.all.board
+
+    @cached_property
+    def views(self) -> dict[str, View]:
+        """Outcomes among all methods (key empty), among those of each kind, and of each division."""
+        found = {"": self.all}
+        for part in (*dict.fromkeys(k for k in self.kinds.values() if k != "anchor"), *self.parts):
+            mine = {k for k, kind in self.kinds.items() if part in (kind, self.divisions.get(k)) or kind == "anchor"}
+            cells = tuple(c for c in self.cells if c.label in mine)
+            whole = len(cells) == len(self.cells)
+            found[part] = self.all if whole else View.of(replace(self, cells=cells), self._measured)
+        return found
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Label -> kind of the method."""
+        return lb.method_kinds(self)
+
+    @cached_property
+    def divisions(self) -> dict[str, str]:
+        """Label -> division; empty where all methods are in one."""
+        return lb.divisions(self)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The divisions; none where all methods are in one."""
+        return lb.DIVISIONS if self.divisions else ()
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The step sizes of the cells that ran with one."""
+        edge = (self.suite.get("tuned") or {}).get("at_edge", ())
+        return [
+            Step(c, origin, lb.tuning_cost(c, self.suite), c.tuned and f"{c.task}/{c.label}" in edge)
+            for c in self.cells
+            if (origin := flat.step_origin(c, self.suite))
+        ]
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """The budget axes that can be compared -> their titles."""
+        return {a: title for a, title in AXES.items() if self.timed or a != "seconds"}
+
+    @property
+    def cost_axes(self) -> dict[str, str]:
+        """The axes of costs of whole cells -> titles: the budget axes, and with tuning where step sizes were tuned."""
+        tuned = any(c.tuned for c in self.cells)
+        return self.axes | ({"with_tuning": "score evaluations with tuning"} if tuned else {})
+
+    @cached_property
+    def lost_references(self) -> list[str]:
+        """The user's own tasks whose references, by which cells were judged, cannot be read from here."""
+        needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
+        own = dict.fromkeys(c.task for c in self.cells if c.task not in registry.tasks() and needing & c.values.keys())
+        return [task for task in own if floored_of(task) is None]
+
+    @cached_property
+    def powers(self) -> dict[str, str]:
+        """Registered metric that some cell was measured by, or should have been -> the alterations that it detects."""
+        used = {m for c in self.cells for m in (*c.values, *c.absent)}
+        return {metric: detected_alterations(metric) for metric in registry.metrics() if metric in used}
+
+    def values(self) -> pd.DataFrame:
+        """All facts of cells as one flat table, as of ``cells.values``."""
+        return flat.values(self, {kind: view.board for kind, view in self.views.items()})
+
+    def write_values(self, file: Path) -> None:
+        """Write ``values`` as Parquet."""
+        table = self.values()
+        table.to_parquet(file, index=False, **dense(table.columns))
+
+    def of_tasks(self, tasks: Sequence[str]) -> Self:
+        """With the cells of these tasks only; ``InputError`` where the run has no such task."""
+        for task in tasks:
+            if task not in self.by_task:
+                raise InputError(f"--task {task}: not in run {self.run.id}, which has {', '.join(self.by_task)}")
+        return replace(self, cells=tuple(c for c in self.cells if c.task in tasks))
