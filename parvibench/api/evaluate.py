@@ -16,11 +16,7 @@ from parvibench.data.draws.forms import against, draws_of
 from parvibench.data.draws.forms import in_coordinates as in_coordinates
 from parvibench.data.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.harness.external import costs_of, store_external
-from parvibench.harness.store.store import Store
 from parvibench.metrics.evaluate import evaluate_samples
-
-from .report import load, report
 
 
 def evaluate(
@@ -108,9 +104,13 @@ def evaluate_files(
         InputError: as of ``evaluate``; a file that cannot be read; a cost without a task.
     """
     found = None if task is None else registry.load_task(task)
-    spent = costs_of(cost) if cost else None
-    if spent is not None and found is None:
-        raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+    spent = None
+    if cost:
+        from parvibench.harness.external import costs_of, store_external
+
+        if found is None:
+            raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+        spent = costs_of(cost)
     choice = Choice(columns, variables, axes)
     draws = read_draws(samples, replace(choice, weights=weights))
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)
@@ -119,6 +119,10 @@ def evaluate_files(
     label = label or samples[0].stem
     page = None
     if spent is not None and found is not None:
+        from parvibench.harness.store.store import Store
+
+        from .report import load, report
+
         x = torch.tensor(in_coordinates(draws, found).values)
         store = Store(Path(out))
         run = store_external(store, found, x, f"{label} (external)", spent, command)

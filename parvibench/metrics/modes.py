@@ -3,7 +3,7 @@
 import math
 
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from parvibench.core.errors import ShapeError
@@ -44,7 +44,7 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
 
 def radius(dim: int) -> float:
     """Distance from its centre, in sds, within which a Gaussian has the share MASS of its mass."""
-    return math.sqrt(float(stats.chi2.ppf(MASS, dim)))
+    return math.sqrt(float(2 * special.gammaincinv(dim / 2, MASS)))
 
 
 @metric("lower", "1", "modes", "total variation between the modes' weights and the samples' shares")
