@@ -44,7 +44,7 @@ def evaluate(
         columns: names of the columns to take, in the order of the task's coordinates.
         variables: names of the variables to take.
         axes: names of the dimensions of arrays, as ``draw,chain,dim``, where there are two readings.
-        weights: name of a column of weights, or of their logarithms: rows are kept with probability w / max w.
+        weights: name of a column of weights, or of their logarithms: rows are retained with probability w / max w.
         cost: of the samples, if known.
 
     Returns:

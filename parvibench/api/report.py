@@ -97,7 +97,7 @@ def doubts(results: Results) -> list[str]:
 
 
 def finding(results: Results) -> str:
-    """One sentence on what a run found: the methods among the best."""
+    """One sentence on the result of a run: the methods among the best."""
     from parvibench.reporting.page.report import headline
     from parvibench.reporting.tables.winners import Findings
 
@@ -116,7 +116,7 @@ def published(where: str) -> pd.DataFrame:
 
 
 def against(results: Results, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.tables.against``."""
+    """Published results next to those of a run, and sentences on pairs and differences; see ``reporting.tables.against``."""
     from parvibench.reporting.page.report_files import values
     from parvibench.reporting.tables import against
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -258,17 +256,16 @@ def report(
         raise InputError(
             "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
         )
-    with _few_collections():
-        results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
-        folder = to or out / ("report-part" if task else "report")
-        if figure is not None:
-            for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
-                answer(str(path))
-        elif format_ == "latex":
-            answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
-        else:
-            report_api.report(results, folder, compact=compact)
-            _print_results(results, folder, as_json=as_json)
+    results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
+    folder = to or out / ("report-part" if task else "report")
+    if figure is not None:
+        for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+            answer(str(path))
+    elif format_ == "latex":
+        answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
+    else:
+        report_api.report(results, folder, compact=compact)
+        _print_results(results, folder, as_json=as_json)
 
 
 @app.command(
@@ -284,21 +281,9 @@ def merge(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
-    with _few_collections():
-        results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
-        report_api.report(results, to or out / "report")
-        _print_results(results, to or out / "report", as_json=as_json)
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    """A page's hundreds of thousands of objects live until it is written: looking for garbage among them costs about a tenth."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
+    results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
+    report_api.report(results, to or out / "report")
+    _print_results(results, to or out / "report", as_json=as_json)
 
 
 def _print_results(

@@ -51,7 +51,7 @@ class Floor:
 class Floored:
     """What a metric's values are judged against: something with noise floors and a certificate."""
 
-    certificate: dict[str, Any]  #: the JSON beside the arrays
+    certificate: dict[str, Any]  #: the JSON next to the arrays
     floors: Floors  #: metric -> sample size -> simulated values, sorted
 
     def floor(self, metric: str, n: int) -> Floor | None:
@@ -81,7 +81,7 @@ class Reference(Floored):
 
     draws: Tensor  #: (m, D) float64
     exact: bool  #: True for independent exact draws, False for a certified long run
-    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the draws
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON next to the draws
     floors: Floors = field(default_factory=dict, repr=False)  #: metric -> sample size -> simulated values, sorted
     #: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint
     scores: Tensor | None = field(default=None, repr=False)
@@ -160,7 +160,7 @@ class Predictions(Floored):
     sd: Tensor  #: (K, T) of f(x_t), original units; the noise of the responses is not in it
     states: Tensor  #: (K, m, D) nearly independent draws behind them, for checks
     scores: Tensor  #: (K, F, D) the target's score at the first F of them: the density's fingerprint
-    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the arrays
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON next to the arrays
     floors: Floors = field(repr=False)  #: metric -> sample size -> simulated values, sorted
     draws: Tensor | None = None  #: (K, m, T), with ``noise`` (K, m) and ``log_p`` (K, T) as in ``Certified``; or None
     noise: Tensor | None = None

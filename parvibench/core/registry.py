@@ -340,7 +340,7 @@ def _described(error: Exception, target: str) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"importing {error.filename} fails in line {error.lineno}: {type(error).__name__}: {error.msg}"
     lines = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
-    # Python's own frames have no file; what a plug-in calls lies elsewhere, and the files beside it are its own.
+    # Python's own frames have no file; what a plug-in calls is elsewhere, and the files next to it are its own.
     lines = [(file, line) for file, line in lines if file.is_file() and file.resolve() not in _IMPORTERS]
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:

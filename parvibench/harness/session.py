@@ -29,7 +29,7 @@ from parvibench.harness.workers.processes import Workers
 
 from .records import Finished, finished, now
 
-#: Seconds between two looks at the machine at first, and most looks that are kept.
+#: Seconds between two looks at the machine at first, and most looks that are stored.
 _EVERY_S, _MAX_ROWS = 5.0, 500
 
 

@@ -6,7 +6,7 @@ Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. Th
 whether they converge to the right distribution. Effective sample sizes and R-hat report the worst coordinate. Above 50
 coordinates a screen of all of them finds those that are ranked: the worst by R-hat of halves, of the bounded
 ``atan((x - median) / spread)`` and of its distance from zero, and by the variance of batch means. At most 25,000 draws
-are used, so that the cost stays small beside the run: evenly spaced ones, and for the effective sample size of chains
+are used, so that the cost stays small compared with the run: evenly spaced ones, and for the effective sample size of chains
 that mix faster than these are apart, as many neighbouring ones in the middle. Sizes are of all states recorded.
 
 The weights of a network switch labels, so that no chain of them mixes: networks are judged by what they say, their

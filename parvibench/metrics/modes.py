@@ -12,7 +12,7 @@ from parvibench.core.task import Modes
 
 from .needs import given
 
-#: Share of the samples a mode must hold to count as found, or this part of its weight where that is less.
+#: Share of the samples a mode must hold to count as detected, or this part of its weight where that is less.
 SHARE, PART = 0.02, 0.1
 #: Share of a Gaussian mode's mass that counts for it: the mass within three standard deviations in the plane.
 MASS = 1 - math.exp(-4.5)

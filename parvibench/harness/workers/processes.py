@@ -154,7 +154,7 @@ class _Worker:
         attempt: int = 1,
     ) -> None:
         self.number, self.job, self.then, self.attempt = number, job, then, attempt
-        #: By somebody else: worth another try.
+        #: By another program: worth another try.
         self.killed = False
         self._log = process_groups.new_log()
         self.pipe: Connection
