@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.certificates import verified
+from parvibench.core.certified import verified
 
 #: Parts of a certificate that are numbers by coordinate or sample size.
 _HIDDEN = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")

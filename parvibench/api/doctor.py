@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.certificates import verified
+from parvibench.core.certified import verified
 from parvibench.core.errors import InputError, ParVIBenchError, install_hint
 from parvibench.data.fetch import status
 from parvibench.harness.store.secrets import shown_address

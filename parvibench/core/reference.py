@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .certificates import home_of as home_of
-from .certificates import stamp_of as stamp_of
-from .certificates import verified
+from .certified import home_of as home_of
+from .certified import stamp_of as stamp_of
+from .certified import verified
 
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]

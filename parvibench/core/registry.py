@@ -22,7 +22,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from .certificates import home_of
+from .certified import home_of
 from .errors import InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
