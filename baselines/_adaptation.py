@@ -20,7 +20,7 @@ class DualAveraging(NamedTuple):
     """A leapfrog length on its way to a mean acceptance; Hoffman & Gelman (2014), Equation 6. All (R,)."""
 
     log_step: Tensor  # of the next trajectories
-    mean_log_step: Tensor  # weighted mean so far: what is kept in the end
+    mean_log_step: Tensor  # weighted mean so far: the final value
     anchor: Tensor  # towards which log_step shrinks
     error: Tensor  # mean of target - acceptance
     updates: Tensor

@@ -34,7 +34,7 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Numbers(NamedTuple):
-    """What is known of each tree beside vectors, (M,) each."""
+    """What is known of each tree in addition to vectors, (M,) each."""
 
     direction: Tensor  # 1 or -1: of the subtree that grows
     step: Tensor  # leapfrog length

@@ -16,7 +16,7 @@ class LogDensity(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, problem: Problem) -> Tensor:
-        """Of one replicate; the score is kept for ``backward``."""
+        """Of one replicate; the score is stored for ``backward``."""
         log_density, score = problem.log_density_and_score(x.detach().reshape(1, -1, problem.dim))
         ctx.save_for_backward(score.view(x.shape))
         return log_density.view(x.shape[:-1])

@@ -6,7 +6,7 @@ N(0, s^2 I), normalised, so that constants of pi come out relative to one. With 
     log pi_b = log base + b l + const,   s_b(x) = b s(x) - (1 - b) x / s^2.
 
 What the base must be: broad enough to cover the target, and known as a density. A task's initial points are neither: a
-sampler sees them as points only, and several lie beside the target on purpose. Where the target declares a Gaussian
+sampler sees them as points only, and several start off the target on purpose. Where the target declares a Gaussian
 prior, the base is that prior, and the path tempers the likelihood; elsewhere s is a setting, in units of x, and with it
 comes knowledge of the target's size that samplers without a base do not have.
 

@@ -9,7 +9,7 @@ Each iteration: N' optimiser steps on that loss over the current particles (div 
 which is p = 2), then
 
     x_i <- x_i + h f(x_i)
-    p   <- clip( p + eta_p A'(p) ),   A(p) = 1/p E ||r||_q^q with r held fixed, so that |r| = |f|^(p-1):
+    p   <- clip( p + eta_p A'(p) ),   A(p) = 1/p E ||r||_q^q with r fixed, so that |r| = |f|^(p-1):
     A'(p) = -E sum_j [ |f_j|^p / p^2 + |f_j|^p log|f_j| / (p (p-1)) ]
 
 Every replicate has its own p.

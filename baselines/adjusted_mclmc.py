@@ -3,7 +3,7 @@
 Robnik, Cohn-Gordon & Seljak (2025), Metropolis Adjusted Microcanonical Hamiltonian Monte Carlo, arXiv:2503.01707. From
 a fresh direction, uniform on the sphere, n steps of the isokinetic integrator (``_isokinetic``) lead to the proposal,
 which is accepted with probability min(1, exp(-W)), W the sum of the energy errors, kinetic energy included. n is
-uniform on 1 ... 2 L / eps, drawn anew for every trajectory.
+uniform on 1 ... 2 L / eps, drawn again for every trajectory.
 
 One step here is one step of the integrator. All chains of a replicate have trajectories of the same n, so a batch costs
 what its chains cost alone; a state holds both the position of the chain, which is what is judged, and that of the
@@ -95,7 +95,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     acceptance: Tensor  # of the last complete trajectory, mean over the chains
     divergences: Tensor  # share of the chains with an energy error beyond MAX_ENERGY_ERROR or NaN
@@ -213,10 +213,10 @@ def _averaged(settings: Settings, state: State, ends: Tensor, proportional: bool
 
 
 def _with_scales(settings: Settings, state: State) -> State:
-    """Scales and L from the variances; eps keeps its size relative to L, and is averaged anew."""
+    """Scales and L from the variances; eps keeps its size relative to L, and is averaged again."""
     variance, d = state.spread.variance(), state.x.shape[-1]
     size = variance.sum(-1).sqrt()
-    known = (state.scale.square().sum(-1)).sqrt()  # of the scales that eps was found with
+    known = (state.scale.square().sum(-1)).sqrt()  # of the scales that eps was computed with
     if settings.precondition:
         eps = state.eps * known / size
         return state._replace(

@@ -13,7 +13,7 @@ from parvibench.core.task import Problem, Task
 
 
 class Exact(Anchor):
-    """What independent exact draws achieve: nobody can be better but by luck."""
+    """What independent exact draws achieve: no method is better but by chance."""
 
     name = "exact"
     needs = frozenset({"exact"})

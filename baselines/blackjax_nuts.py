@@ -58,7 +58,7 @@ class BlackJaxNUTS(JaxChains):
             )(jax.random.split(key, n), chains, step, scale)
 
         def learn(slow: Any, ends: Any, pace: Any, mass: Any, x: Any, acceptance: Any) -> Any:
-            """As Stan: the step length always, variances in slow windows, both anew at a window's end."""
+            """As Stan: the step length always, variances in slow windows, both restarted at a window's end."""
             pace = paces[1](pace, acceptance)
             mass = jax.lax.cond(slow == 1, lambda: masses[1](mass, x), lambda: mass)
             return jax.lax.cond(ends == 1, lambda: (paces[0](paces[2](pace)), masses[2](mass)), lambda: (pace, mass))

@@ -32,7 +32,7 @@ class Settings(AlgorithmSettings):
 
 
 class Told(NamedTuple):
-    """What a step tells, (1,)."""
+    """Per-step diagnostics, (1,)."""
 
     elbo: Any  # of the approximation that stands
 

@@ -30,7 +30,7 @@ class Settings(AlgorithmSettings):
 
 
 class Told(NamedTuple):
-    """What a step tells, (1,) each."""
+    """Per-step diagnostics, (1,) each."""
 
     acceptance: Any  # mean over particles
     log_z: Any  # of the path so far

@@ -61,7 +61,7 @@ class Length(NamedTuple):
     """T on its way, (R,) each."""
 
     log: Tensor  # log T of the next trajectories
-    mean_log: Tensor  # weighted mean so far: what is kept in the end
+    mean_log: Tensor  # weighted mean so far: the final value
     squares: Tensor  # Adam's mean of squared gradients
 
     def update(self, gradient: Tensor, rate: float, t: Tensor, low: Tensor, high: Tensor) -> Length:

@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells, (1,)."""
+    """Per-step diagnostics, (1,)."""
 
     acceptance: Tensor  # share of walkers that moved
 

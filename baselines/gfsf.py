@@ -8,7 +8,7 @@ is s - grad log q; that of q is found by integration by parts with test function
 with K the matrix of k_ij = exp(-||x_i - x_j||^2 / h): SVGD's velocity is K v / n at lambda = 0. The authors' code has
 lambda, 1e-2 on toys, as K has eigenvalues near zero.
 
-Traps: the inverse makes the flow stiff. Steps that are long beside lambda h keep the particles jumping and their law too
+Traps: the inverse makes the flow stiff. Steps that are long compared with lambda h keep the particles jumping and their law too
 wide, the more so the closer they lie; a shorter step or a larger lambda cures it. Their code takes (K + lambda I)^{-1} from the first half of r alone and x_i from the second as if lambda were 0, which
 depends on where the origin is. Here all of r is solved for, which does not.
 """

@@ -27,7 +27,7 @@ the same end: log sigma^2 = -2 instead of -5 on logistic regression. The / log(n
 
 Options: ``regularisation`` w adds -w mean log p(x_i) of the first batch to the loss (Benard et al. 2023,
 arXiv:2301.13528), its gradient from the scores at hand; ``affine_invariant`` takes G = F C^-1 F'^T with C the first
-batch's covariance, held fixed (Table 3); annealing of the score; averaged parameters; pre-training.
+batch's covariance, fixed (Table 3); annealing of the score; averaged parameters; pre-training.
 
 Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after
 each step, where the code cuts the value it uses; the code's mini-batches are in file order; the task's initial

@@ -11,11 +11,11 @@ double precision where the density takes it: in single precision searches end ea
 
 A step scores S points: one of each search, then two of each of S / 2 columns; ceil(2 D / S) steps make a Hessian. Until
 it is there, columns not yet measured are those of L-BFGS's diagonal. A run ends when all are measured, whatever its
-budget: measured anew at the d_i that follow, standard deviations change by 1e-8 at most.
+budget: measured again at the d_i that follow, standard deviations change by 1e-8 at most.
 
 Departure: the negative Hessian is not always positive definite (a search cut short, a density without a maximum).
 Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several modes is all there is; where the density is
-not normal about the mode, as beside a boundary or in a funnel's neck, the covariance says little of its mass.
+not normal about the mode, as at a boundary or in a funnel's neck, the covariance says little of its mass.
 """
 
 from typing import ClassVar, NamedTuple
@@ -50,7 +50,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself, (R,)."""
+    """Per-step diagnostics, (R,)."""
 
     stopped_early: Tensor  # 1 where the highest search has ended below the top
 

@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself."""
+    """Per-step diagnostics."""
 
     acceptance: Tensor  # (R,) mean probability over the chains
 

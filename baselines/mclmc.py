@@ -98,7 +98,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     energy_variance: Tensor  # mean square energy error per dimension, over the chains whose step did not diverge
     divergences: Tensor  # share of the chains with an energy error beyond MAX_ENERGY_ERROR or NaN
@@ -197,7 +197,7 @@ def _with_length(settings: Settings, state: State, error: Tensor, finite: Tensor
 
 
 def _with_scales(settings: Settings, state: State) -> State:
-    """Scales, or L, from the variances; eps keeps its size relative to the posterior's and is learnt anew."""
+    """Scales, or L, from the variances; eps keeps its size relative to the posterior's and is learnt again."""
     variance, d = state.tuning.spread.variance(), state.x.shape[-1]
     size = variance.sum(-1).sqrt()
     if not settings.precondition:

@@ -14,7 +14,7 @@ so only logarithms and one matrix product appear, and unknown constants of p can
 
 Mollifiers: Riesz (D + 1e-8)^(-s/2) with s = 2 a d + 1e-4, Gaussian exp(-D / (2 eps)), Laplace
 exp(-sqrt(D + 1e-10) / eps). Trap: Riesz is infinite at i = j; as in the code D_ii is replaced by the squared
-distance to the nearest neighbour over (1.3 d)^(2/d), held fixed. The others are finite there, D_ii = 0.
+distance to the nearest neighbour over (1.3 d)^(2/d), fixed. The others are finite there, D_ii = 0.
 """
 
 from typing import ClassVar, Literal

@@ -18,7 +18,7 @@ is grown with a length that is given up already. A round is one step, or more wh
 mass matrix is learnt as in Stan, in windows each twice as long as the one before, between a first and a last part for
 the length alone. Departs from Stan: the shares of these parts; a window ends only where 10 further rounds are foreseen;
 dual averaging starts from an estimate by the scores (``_adaptation.reasonable_step``) instead of a search; where a window
-ends, chains that are far below the others or stuck begin anew from theirs (``_adaptation.catching_up``), as the length is common to all.
+ends, chains that are far below the others or stuck begin again from theirs (``_adaptation.catching_up``), as the length is common to all.
 """
 
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def _randomness(settings: Settings, streams: Streams, width: int, dim: int) -> R
 def _learn(
     settings: Settings, warmup: Warmup, trees: Trees, acceptance: Tensor, spent: int, steps: int
 ) -> tuple[Trees, Warmup]:
-    """Adapt to the ``acceptance`` (R,) of step ``spent`` of ``steps`` where it ends a round; trees start anew then."""
+    """Adapt to the ``acceptance`` (R,) of step ``spent`` of ``steps`` where it ends a round; trees start again then."""
     size, earned = max(1, steps // ROUNDS), warmup.earned + acceptance
     if spent % size and spent < steps:
         return trees, warmup._replace(earned=earned)

@@ -76,7 +76,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     acceptance: Tensor  # of MALA at b = 1, mean over the chains
     swaps: Tensor  # acceptance of swaps, mean over the pairs tried and the chains

@@ -17,7 +17,7 @@ is not resampled (``resampling="none"``): any number of fresh draws of its norma
 A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a
 path has ended, all K + 1 are draws for its M, and a run ends when all paths have theirs: more would only replace the oldest.
 
-Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun anew. A
+Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun again. A
 rejected point of a line search costs K + 1 like the others. Paths climb in double precision where the density takes it,
 and end after a change of 10 units of rounding, theirs after 100.
 Traps: J pairs know J directions, and the diagonal guesses the others. With standard deviations from 0.01 to 100, those of
@@ -83,11 +83,11 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     stopped_early: Tensor  # share of the paths that have ended below the top
     pareto_k: Tensor  # of the ratios p / q, median over the paths: above 0.7 most normals miss much of the density
-    log_z: Tensor  # log of the mean ratio of all draws kept
+    log_z: Tensor  # log of the mean ratio of all retained draws
     log_z_se: Tensor  # its standard error, by the spread of the ratios
 
 

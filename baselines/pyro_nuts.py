@@ -13,7 +13,7 @@ The warm-up is divided by share, as Stan divides a short one: 15% for the step l
 50, 100, ... transitions whose variances make the mass matrix, the last 10% for the step length alone. Departs
 from Pyro and Stan: the matrix changes only where 20 further transitions of warm-up are foreseen at the pace so
 far, and after fewer than 20 the step length is at most the reasonable one that they started from. Each change
-starts dual averaging anew at ten times that, and a mean over two transitions has left chains that never moved.
+starts dual averaging again at ten times that, and a mean over two transitions has left chains that never moved.
 
 Pyro draws from the global generator: every transition runs under a fork of it, seeded by its address, so a
 run depends on its own streams only. The kernel holds its adaptation in itself, and cannot be resumed; it

@@ -114,7 +114,7 @@ class _Fit:
         make: Any = GUIDES[settings.guide]
         with nullcontext() if start.device.type == "cpu" else start.device:  # networks are made there
             self.guide: Any = make(self._model, **options)
-            self.guide()  # Pyro makes the parameters when it is first asked
+            self.guide()  # Pyro makes the parameters at the first call
         self.guide.to(start.dtype)
         self._known = True
         elbo: Any = Trace_ELBO

@@ -176,7 +176,7 @@ def sampler_gradient(
     temper: float,
     psi: float = 0.0,
 ) -> Tensor:
-    """Gradient of the objective in the sampler's parameters, f held fixed: (R, P + D).
+    """Gradient of the objective in the sampler's parameters, f fixed: (R, P + D).
 
     With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both. z is (R, M,
     latent_dim), xi (R, M, D); ``critic`` is f's parameters, (R, Q); ``temper`` multiplies the target's score.

@@ -5,7 +5,7 @@ Liu & Wang (2016), arXiv:1608.04471, Algorithm 1. Every particle moves by
     x_i <- x_i + eps phi(x_i)
     phi(x) = 1/n sum_j [ k(x_j, x) s(x_j) + grad_{x_j} k(x_j, x) ],   k(x, y) = exp(-||x - y||^2 / h)
 
-with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1), recomputed at every step and held fixed
+with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1), recomputed at every step and fixed
 in the gradient; the median runs over all n^2 pairs as in the authors' code. Since grad_{x_j} k(x_j, x_i)
 = (2/h) (x_i - x_j) k_ij, one matrix product does both sums:
 
@@ -41,7 +41,7 @@ from parvibench.kernels.radial import inverse_multiquadric
 from ._particle_flows import FlowSettings, ParticleFlow
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
-#: Particles beyond which the n x n kernel of 1 GB is not held as a whole, where no exact median asks for it.
+#: Particles beyond which the n x n kernel of 1 GB is not stored as a whole, where no exact median asks for it.
 _IN_BLOCKS, _ENTRIES = 2**14, 2**24
 
 
@@ -77,7 +77,7 @@ class SVGD(ParticleFlow[Settings]):
         "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), **_PLAIN, "step_size": code(0.1)},
         # the text says median heuristic, the code fixes h; 0.01, 0.03 and 0.1 were tried
         "ica-meg-tempered": {**POINTS, **_PLAIN, "step_size": code(0.03), "bandwidth": code(0.2)},
-        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 stands beside it
+        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 stands next to it
         "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
     }
 

@@ -5,15 +5,20 @@ et al. 2021, arXiv:2108.13264): they hold for these tasks, not for others. Perce
 too short, and are expanded (Hesterberg 2015, The American Statistician 69:371-386, Section 3.3).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import special
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Bootstrap resamples of an interval of an aggregate.
 RESAMPLES = 2000
@@ -78,7 +83,7 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
 def _order_statistic(n: int, level: float) -> int:
     """The largest k >= 1 with 2 P(Binomial(n, 1/2) < k) <= 1 - level."""
     k = 1
-    while k < (n + 1) // 2 and 2 * stats.binom.cdf(k, n, 0.5) <= 1 - level:
+    while k < (n + 1) // 2 and 2 * scipy.stats.binom.cdf(k, n, 0.5) <= 1 - level:
         k += 1
     return k
 
@@ -109,12 +114,12 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, overlap: float = 0.0) -> Pa
         return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 3)
     mean, error = float(d.mean()), _standard_error(d, overlap)
     # Constant differences have a standard error of zero.
-    p_t = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
+    p_t = float(2 * scipy.stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
     if n >= BOOTSTRAP_PAIRS and error > 0 and overlap == 0:
         rng = np.random.default_rng(0)
-        low, high = stats.bootstrap((d,), np.mean, n_resamples=RESAMPLES, rng=rng).confidence_interval
+        low, high = scipy.stats.bootstrap((d,), np.mean, n_resamples=RESAMPLES, rng=rng).confidence_interval
     else:
-        half = float(stats.t.ppf(0.975, n - 1)) * error
+        half = float(scipy.stats.t.ppf(0.975, n - 1)) * error
         low, high = mean - half, mean + half
     return PairedDifference(n, mean, float(low), float(high), p_t)
 
@@ -134,11 +139,11 @@ def p_no_better(a: ArrayLike, b: ArrayLike, overlap: float = 0.0) -> float:
         d = np.nan_to_num(x - y, nan=0.0, posinf=math.inf, neginf=-math.inf)
     if not np.isfinite(d).all():
         largest = 1 + 2 * max((abs(v) for v in d[np.isfinite(d)]), default=0.0)
-        return float(stats.wilcoxon(np.clip(d, -largest, largest), alternative="less").pvalue)
+        return float(scipy.stats.wilcoxon(np.clip(d, -largest, largest), alternative="less").pvalue)
     if len(d) < 2:
         return 1.0
     error = _standard_error(d, overlap)
-    return float(stats.t.cdf(d.mean() / error, len(d) - 1)) if error > 0 else float(d.mean() >= 0)
+    return float(scipy.stats.t.cdf(d.mean() / error, len(d) - 1)) if error > 0 else float(d.mean() >= 0)
 
 
 class Comparisons(NamedTuple):
@@ -263,7 +268,7 @@ def _moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float
         variance = (freedom * prior + (n - 1) * variance) / (freedom + n - 1)
         total = min(freedom + n - 1, (k - 1) * (n - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * stats.t.sf(abs(mean) / np.sqrt(variance * (1 / n + overlap)), total)
+        p = 2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance * (1 / n + overlap)), total)
     return mean, np.where(mean == 0, 1.0, p)
 
 
@@ -275,7 +280,7 @@ def _prior_variance(variances: NDArray[np.float64], freedom: int) -> tuple[float
     excess = float(e.var(ddof=1) - special.polygamma(1, freedom / 2))
     if excess <= 1e-6:
         return math.inf, float(np.exp(e.mean()))
-    half = optimize.brentq(lambda v: special.polygamma(1, v) - excess, 1e-6, 2 / excess + 2)
+    half = scipy.optimize.brentq(lambda v: special.polygamma(1, v) - excess, 1e-6, 2 / excess + 2)
     return 2 * half, float(np.exp(e.mean() + special.digamma(half) - math.log(half)))
 
 
@@ -324,8 +329,8 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
     tail = _tail([len(x) for x in tasks])
     # Ends are order statistics, which may be infinite.
-    ends = np.quantile(stats.trim_mean(drawn, 0.25, axis=1), [tail, 1 - tail], method="inverted_cdf")
-    return Aggregate(float(stats.trim_mean(np.concatenate(tasks), 0.25)), *map(float, ends))
+    ends = np.quantile(scipy.stats.trim_mean(drawn, 0.25, axis=1), [tail, 1 - tail], method="inverted_cdf")
+    return Aggregate(float(scipy.stats.trim_mean(np.concatenate(tasks), 0.25)), *map(float, ends))
 
 
 def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, replicates: int) -> NDArray[np.float64]:
@@ -385,6 +390,8 @@ def runtime_profile(times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike
     counts = tuple(map(len, reached))
     resamples, tail = _weights(counts, seed) @ np.concatenate(reached), _tail(counts)
     low, high = np.quantile(resamples, [tail, 1 - tail], axis=0)
+    import pandas as pd
+
     return pd.DataFrame({"budget": at, "share": share, "low": low, "high": high})
 
 
@@ -405,4 +412,4 @@ def _tail(counts: Sequence[int]) -> float:
     if freedom < 1:
         return 0.0
     shrinkage = float(np.mean([(n - 1) / n for n in counts]))
-    return float(stats.norm.sf(stats.t.ppf(0.975, freedom) / math.sqrt(shrinkage)))
+    return float(scipy.stats.norm.sf(scipy.stats.t.ppf(0.975, freedom) / math.sqrt(shrinkage)))

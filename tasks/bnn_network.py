@@ -13,7 +13,7 @@ HIDDEN = 50
 #: Rate of the Gamma(1, rate) priors on both precisions.
 RATE = 0.1
 
-#: Hidden activations held at once; larger products go through the data in blocks of rows.
+#: Hidden activations in memory at once; larger products go through the data in blocks of rows.
 _MAX_ACTIVATIONS = 2**21
 
 

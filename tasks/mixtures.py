@@ -4,7 +4,7 @@ SIFG: Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1. Five isotropic
 standard deviations 0.1 ... 0.5. The text draws the means from N(0, I), the authors' code from N(0, 4 I) with a
 fixed seed: the numbers below are the code's. The paper moves 1000 particles; here N is the suite's.
 
-- ``gmm5-2d``: start N((3, 0), 0.25 I), beside the narrowest component.
+- ``gmm5-2d``: start N((3, 0), 0.25 I), next to the narrowest component.
 - ``gmm5-10d``: start N(0, I).
 
 KSIVI: Cheng et al. (2024), arXiv:2405.18997, Table 4. ``multimodal``, ``x-shaped``: start N(0, I).

@@ -12,6 +12,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
+from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 from parvibench.data.samples import read_draws
 from parvibench.harness.store.files import output_place
 from parvibench.metrics.floors import silent

@@ -8,16 +8,31 @@ from collections.abc import Callable
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.harness.suite.suite import load_suite
-from parvibench.metrics.power import SIZE, power_rows
+from parvibench.core.certified import verified
+
+#: Parts of a certificate that are numbers by coordinate or sample size.
+_HIDDEN = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
 
 
 def task(name: str) -> dict[str, Any]:
     """Facts, protocol and certificate of a task; ``UnknownNameError`` for an unknown one."""
-    found = registry.load_task(name)
-    reference = found.floored()
+    document = registry.described("tasks", name)
+    if document:
+        found = verified(name)
+        certificate = None if found is None else found.facts
+    else:
+        own = registry.load_task(name)
+        document, reference = task_facts(own), own.floored()
+        certificate = None if reference is None else reference.certificate
+    judged = "none: judged by held-out rows" if "predictive" in document["provides"] else "none"
+    shown = None if certificate is None else {k: v for k, v in certificate.items() if k not in _HIDDEN}
+    return document | {"reference": judged if shown is None else shown}
+
+
+def task_facts(found: Any) -> dict[str, Any]:
+    """Facts and protocol of a task object."""
     facts = found.facts
-    row = registry.tasks().get(name)
+    row = registry.tasks().get(found.name)
     document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
         "about": _family(found) if row is not None and row.built_in else inspect.getdoc(type(found)) or "",
         "dim": found.dim,
@@ -42,13 +57,7 @@ def task(name: str) -> dict[str, Any]:
         "departs from the plain task": {str(i): text for i, text in enumerate(found.departures, 1)} or None,
         "data sets": list(found.data) or None,
     }
-    document |= {key: value for key, value in where_known.items() if value is not None}
-    if reference is None:
-        document["reference"] = "none: judged by held-out rows" if "predictive" in found.provides else "none"
-    else:
-        hidden = ("floors", "v_statistics", "mean", "sd", "correlations", "mcse_mean", "mcse_sd")
-        document["reference"] = {k: v for k, v in reference.certificate.items() if k not in hidden}
-    return document
+    return document | {key: value for key, value in where_known.items() if value is not None}
 
 
 def _family(task: Any) -> str:
@@ -61,7 +70,11 @@ def _family(task: Any) -> str:
 
 def algorithm(name: str) -> dict[str, Any]:
     """Settings, needs and citation of an algorithm; ``UnknownNameError`` for an unknown one."""
-    found = registry.load_method(name)
+    return registry.described("algorithms", name) or algorithm_facts(registry.load_method(name))
+
+
+def algorithm_facts(found: Any) -> dict[str, Any]:
+    """Settings, needs and citation of an algorithm object."""
     module = sys.modules[type(found).__module__]
     fields = found.settings_type.model_fields
     presets = {
@@ -79,6 +92,8 @@ def algorithm(name: str) -> dict[str, Any]:
 
 def metric(name: str) -> dict[str, Any]:
     """Formula, unit, need and power of a metric; ``UnknownNameError`` for an unknown one."""
+    from parvibench.metrics.power import SIZE, power_rows
+
     found = registry.load_metric(name)
     compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
     rows = power_rows(name).dropna(how="all")
@@ -114,6 +129,8 @@ def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
 
 def suite(name: str) -> dict[str, Any]:
     """Tasks, algorithms, budget and settings of a suite; ``InputError`` for an unknown or malformed one."""
+    from parvibench.harness.suite.suite import load_suite
+
     found = load_suite(name)
 
     def given(entry: Any) -> str:

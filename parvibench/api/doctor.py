@@ -1,22 +1,25 @@
 """``doctor``: versions, optional extras, registry, devices, data, disk and tracking of this installation."""
 
-import importlib
+import importlib.util
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
 from parvibench.core import registry
-from parvibench.core.errors import ParVIBenchError, install_hint
+from parvibench.core.certified import verified
+from parvibench.core.errors import InputError, ParVIBenchError, install_hint
 from parvibench.data.fetch import status
 from parvibench.harness.store.secrets import shown_address
 
 _PACKAGES = ("torch", "numpy", "scipy", "POT", "arviz-stats", "pyro-ppl", "mlflow", "pandas", "seaborn")
+#: Drivers of GPUs on Linux, of NVIDIA, WSL and AMD; without one PyTorch is not imported to look for a GPU.
+_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 #: Extras for work on this package itself.
 _DEVELOPMENT = ("dev", "docs")
 
@@ -82,26 +85,29 @@ def _installed(package: str) -> str:
 
 
 def _registry() -> dict[str, Any]:
-    """Whether every registered name loads, and every reference matches its certificate."""
-    loads: list[tuple[str, Callable[[str], object]]] = [
-        *((name, lambda n: registry.load_task(n).floored()) for name in registry.tasks()),
-        *((name, registry.load_method) for name in registry.algorithms()),
-    ]
+    """Every built-in module is there, and every reference matches its certificate; names of other packages load."""
     broken = []
-    for name, load in loads:
-        try:
-            load(name)
-        except ParVIBenchError as error:
-            broken.append(f"{name}: {error}")
-    count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms load"
+    for rows, load in ((registry.tasks(), registry.load_task), (registry.algorithms(), registry.load_method)):
+        for name, row in rows.items():
+            try:
+                if not row.built_in:
+                    load(name)
+                elif importlib.util.find_spec(row.target.partition(":")[0]) is None:
+                    raise InputError(f"no module {row.target.partition(':')[0]}: reinstall the package")
+                verified(name)
+            except ParVIBenchError as error:
+                broken.append(f"{name}: {error}")
+    count = f"{len(registry.tasks())} tasks, {len(registry.algorithms())} algorithms, references as certified"
     return _check("registry", "; ".join(broken) or count, not broken)
 
 
 def _surroundings() -> Iterator[dict[str, Any]]:
     """The GPU, data sets, disk and tracking: what runs can do without."""
-    cuda = importlib.import_module("torch").cuda
-    gpu = cuda.is_available()
-    yield _check("GPU", cuda.get_device_name() if gpu else f"none; {os.cpu_count()} CPUs", gpu, required=False)
+    name = ""
+    if sys.platform == "win32" or any(Path(driver).exists() for driver in _DRIVERS):
+        cuda = importlib.import_module("torch").cuda
+        name = cuda.get_device_name() if cuda.is_available() else ""
+    yield _check("GPU", name or f"none; {os.cpu_count()} CPUs", bool(name), required=False)
     rows = status()
     present = sum(r.state == "ok" for r in rows)
     hint = "" if present == len(rows) else "; `parvibench data fetch` downloads the others"

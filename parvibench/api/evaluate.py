@@ -16,12 +16,8 @@ from parvibench.data.draws.forms import against, draws_of
 from parvibench.data.draws.forms import in_coordinates as in_coordinates
 from parvibench.data.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.harness.external import costs_of, store_external
 from parvibench.harness.store.files import output_place
-from parvibench.harness.store.store import Store
 from parvibench.metrics.evaluate import evaluate_samples
-
-from .report import load, report
 
 
 def evaluate(
@@ -49,7 +45,7 @@ def evaluate(
         columns: names of the columns to take, in the order of the task's coordinates.
         variables: names of the variables to take.
         axes: names of the dimensions of arrays, as ``draw,chain,dim``, where there are two readings.
-        weights: name of a column of weights, or of their logarithms: rows are kept with probability w / max w.
+        weights: name of a column of weights, or of their logarithms: rows are retained with probability w / max w.
         cost: of the samples, if known.
 
     Returns:
@@ -109,10 +105,13 @@ def evaluate_files(
         InputError: as of ``evaluate``; a file that cannot be read; a cost without a task.
     """
     found = None if task is None else registry.load_task(task)
-    spent = costs_of(cost) if cost else None
-    if spent is not None and found is None:
-        raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
-    if spent is not None:
+    spent = None
+    if cost:
+        from parvibench.harness.external import costs_of, store_external
+
+        if found is None:
+            raise InputError("--cost stores a row of a task's leaderboard: name the task with --task")
+        spent = costs_of(cost)
         output_place(Path(out) / "report", folder=True)
     choice = Choice(columns, variables, axes)
     draws = read_draws(samples, replace(choice, weights=weights))
@@ -122,6 +121,10 @@ def evaluate_files(
     label = label or samples[0].stem
     page = None
     if spent is not None and found is not None:
+        from parvibench.harness.store.store import Store
+
+        from .report import load, report
+
         x = torch.tensor(in_coordinates(draws, found).values)
         store = Store(Path(out))
         run = store_external(store, found, x, f"{label} (external)", spent, command)

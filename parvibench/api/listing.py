@@ -11,7 +11,6 @@ from parvibench.authoring.scaffold import Scaffold, scaffold
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.data import fetch
-from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 from parvibench.harness.store.files import output_place
 from parvibench.suites import shipped
 

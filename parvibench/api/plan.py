@@ -150,7 +150,7 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
 
 
 def allowed_plugins(tasks: Sequence[str], algorithms: Sequence[Entry], every: bool) -> Allowed:
-    """The file plug-ins that a suite may name: the caller's, or ``every`` one beside it."""
+    """The file plug-ins that a suite may name: the caller's, or ``every`` one next to it."""
     return "beside" if every else [*tasks, *(a if isinstance(a, str) else a["name"] for a in algorithms)]
 
 

@@ -1,4 +1,4 @@
-"""``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by somebody else."""
+"""``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by other people."""
 
 from __future__ import annotations
 

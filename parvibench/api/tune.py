@@ -60,7 +60,7 @@ def tune(
         profile: of the suite; by default its first.
         workers: number of processes; 0 runs in this one. By default one per CPU.
         out: store of the tuning runs.
-        allow_plugins: load the files beside the suite that it names as ``file.py:OBJECT``.
+        allow_plugins: load the files next to the suite that it names as ``file.py:OBJECT``.
         write: suite file in which the chosen values are stored; values of other cells stay. None writes nothing.
         command: the command line, stored as provenance.
         observers: notified of the start, the progress and the end of cells.

@@ -10,7 +10,6 @@ import typer
 from rich.markup import escape
 from typer import Argument, Option
 
-from parvibench.api.listing import FORMATS
 from parvibench.core.errors import InputError
 
 from .progress import progress
@@ -73,7 +72,7 @@ def reference_build(
     identities; otherwise nothing is written unless --uncertified. Draws from files are tested as well, but also written if
     they fail: as "standard" where only the ESS falls short and exceeds 9,000, else as "not certified".
     """
-    from parvibench.api.certify import Refused, build_reference
+    from parvibench.api.certify import FORMATS, Refused, build_reference
 
     given = [d for d in draws or [] if not d.isdecimal()]
     names = [t for t in tasks if ":" in t or Path(t).suffix.lower() not in FORMATS]

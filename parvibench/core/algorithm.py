@@ -44,7 +44,7 @@ class Sourced(NamedTuple):
     source: Source
 
 
-#: What a preset may hold beside settings: how long, with how many points, and which of a chain's states are judged.
+#: What a preset may contain in addition to settings: how long, with how many points, and which of a chain's states are judged.
 PROTOCOL_KEYS = ("iterations", "particles", "samples", "burn_in", "thinning")
 
 #: Preset name (the exact name of its task, with a suffix where one task has several) -> setting or protocol key -> value.
@@ -145,7 +145,7 @@ class Method(ABC):
 
     @classmethod
     def protocol(cls, preset: str) -> dict[str, Any]:
-        """What a preset holds beside settings: a subset of ``PROTOCOL_KEYS`` with values.
+        """What a preset contains in addition to settings: a subset of ``PROTOCOL_KEYS`` with values.
 
         A key that is also a setting of the algorithm, as UIVI's ``burn_in``, is a setting.
         """

@@ -28,7 +28,7 @@ class Cost:
     iterations: int  #: outer iterations
     score_evaluations: float  #: as charged by the meter
     seconds: float  #: steady compute time of the chunk divided by its width
-    peak_memory: float | None = None  #: most memory held so far, MiB, or None where it is not known
+    peak_memory: float | None = None  #: peak memory so far, MiB, or None where it is not known
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources.abc import Traversable
 from io import BytesIO
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import reference_folders
-from .errors import InputError
+from .certified import home_of as home_of
+from .certified import stamp_of as stamp_of
+from .certified import verified
 
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
@@ -53,7 +51,7 @@ class Floor:
 class Floored:
     """What a metric's values are judged against: something with noise floors and a certificate."""
 
-    certificate: dict[str, Any]  #: the JSON beside the arrays
+    certificate: dict[str, Any]  #: the JSON next to the arrays
     floors: Floors  #: metric -> sample size -> simulated values, sorted
 
     def floor(self, metric: str, n: int) -> Floor | None:
@@ -83,7 +81,7 @@ class Reference(Floored):
 
     draws: Tensor  #: (m, D) float64
     exact: bool  #: True for independent exact draws, False for a certified long run
-    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the draws
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON next to the draws
     floors: Floors = field(default_factory=dict, repr=False)  #: metric -> sample size -> simulated values, sorted
     #: the target's score at the first draws, (100, D) or fewer, float64: the density's fingerprint
     scores: Tensor | None = field(default=None, repr=False)
@@ -162,7 +160,7 @@ class Predictions(Floored):
     sd: Tensor  #: (K, T) of f(x_t), original units; the noise of the responses is not in it
     states: Tensor  #: (K, m, D) nearly independent draws behind them, for checks
     scores: Tensor  #: (K, F, D) the target's score at the first F of them: the density's fingerprint
-    certificate: dict[str, Any] = field(repr=False)  #: the JSON beside the arrays
+    certificate: dict[str, Any] = field(repr=False)  #: the JSON next to the arrays
     floors: Floors = field(repr=False)  #: metric -> sample size -> simulated values, sorted
     draws: Tensor | None = None  #: (K, m, T), with ``noise`` (K, m) and ``log_p`` (K, T) as in ``Certified``; or None
     noise: Tensor | None = None
@@ -211,20 +209,6 @@ def load_predictions(name: str, folder: Traversable | None = None) -> Prediction
     return Predictions(**tensors, certificate=certificate, floors=floors)
 
 
-def home_of(name: str) -> Traversable | None:
-    """The first of the folders searched that holds the reference of a task; None without one."""
-    return next((folder for folder in reference_folders() if (folder / f"{name}.json").is_file()), None)
-
-
-def stamp_of(name: str) -> tuple[str, int] | None:
-    """Changes whenever the reference of a task is another one."""
-    folder = home_of(name)
-    if folder is None:
-        return None
-    path = Path(str(folder / f"{name}.json"))
-    return str(path.absolute()), path.stat().st_mtime_ns if path.is_file() else 0
-
-
 def load_floored(name: str) -> Floored | None:
     """A task's reference, its certified predictions, or None; errors as of ``load_reference``."""
     return load_reference(name) or load_predictions(name)
@@ -234,27 +218,13 @@ def read_certified(
     name: str, kind: str, folder: Traversable | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]], Floors] | None:
     """A certificate of a kind (``draws``, ``predictions``), its arrays and their floors, or None; errors as above."""
-    folder = folder or home_of(name)
-    if folder is None:
+    found = verified(name, folder)
+    if found is None or found.facts.get("kind", "draws") != kind:
         return None
-    certificate_file, arrays_file = folder / f"{name}.json", folder / f"{name}.npz"
-    if not certificate_file.is_file():
-        return None
-    certificate = json.loads(certificate_file.read_text())
-    if certificate.get("kind", "draws") != kind:
-        return None
-    content = arrays_file.read_bytes() if arrays_file.is_file() else b""
-    found = hashlib.sha256(content).hexdigest()
-    if found != certificate["sha256"]:
-        raise InputError(
-            f"{arrays_file}: the reference draws do not match their certificate\n"
-            f"expected sha256 {certificate['sha256']}, found {found}.\n"
-            "Reinstall the package, or rebuild with: parvibench reference build " + name
-        )
-    with np.load(BytesIO(content), allow_pickle=False) as stored:
+    with np.load(BytesIO(found.content), allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
     floors: dict[str, dict[int, Values]] = {}
     for key in [key for key in arrays if "/" in key]:
         metric, n = key.split("/")
         floors.setdefault(metric, {})[int(n)] = arrays.pop(key).astype(np.float64)
-    return certificate, arrays, floors
+    return found.facts, arrays, floors

@@ -22,7 +22,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from . import reference_folders
+from .certified import home_of
 from .errors import InputError, ParVIBenchError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ R = TypeVar("R", bound=Row)
 
 def has_reference(name: str) -> bool:
     """Whether the package ships a reference of that task, or the user built one."""
-    return any((folder / f"{name}.json").is_file() for folder in reference_folders())
+    return home_of(name) is not None
 
 
 @cache
@@ -128,6 +128,12 @@ def _indexed(section: str, row: type[R]) -> dict[str, R]:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}
         rows[name] = row(name, **values)
     return rows
+
+
+def described(section: str, name: str) -> dict[str, Any]:
+    """The facts of a built-in task or algorithm that ``show`` prints, in ``described.json``; empty for any other."""
+    rows = json.loads((files("parvibench.core") / "described.json").read_text(encoding="utf-8"))[section]
+    return rows.get(name, {})
 
 
 def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str, R]:
@@ -334,7 +340,7 @@ def _described(error: Exception, target: str) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"importing {error.filename} fails in line {error.lineno}: {type(error).__name__}: {error.msg}"
     lines = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
-    # Python's own frames have no file; what a plug-in calls lies elsewhere, and the files beside it are its own.
+    # Python's own frames have no file; what a plug-in calls is elsewhere, and the files next to it are its own.
     lines = [(file, line) for file, line in lines if file.is_file() and file.resolve() not in _IMPORTERS]
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:

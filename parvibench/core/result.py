@@ -49,7 +49,7 @@ class CellSpec(BaseModel):
     #: iterations after which samples are judged, besides the last; empty: at shares of the budget. Of a chain that has
     #: not made ``samples`` states by then those are judged that it has.
     checkpoints: tuple[int, ...] = ()
-    trajectories: int = 0  #: particles or chains of the first replicate whose place at every checkpoint is kept
+    trajectories: int = 0  #: particles or chains of the first replicate whose place at every checkpoint is recorded
     start: StartKind = "task"  #: where the initial points are from
 
     @model_validator(mode="before")
@@ -133,7 +133,7 @@ class CellRecord(BaseModel, Specified):
     reason: str = ""
     traceback: str = ""
     n_diverged: int = 0
-    #: replicate id -> iteration at which it stopped being finite, or was found to have blown up
+    #: replicate id -> iteration at which it stopped being finite, or was detected to have blown up
     diverged: dict[int, int] = Field(default_factory=dict)
     iterations: int = 0
     score_evaluations: float = 0.0  #: per replicate, as charged (the largest)

@@ -1,8 +1,8 @@
-"""Stateless randomness: every draw has an address, and no generator is kept from step to step.
+"""Stateless randomness: every draw has an address, and no generator is stored from step to step.
 
 Block ``b`` of stream ``s`` of replicate ``r`` comes from a generator seeded by ``hash(seed, s, r, b)``. A block holds
 the draws of several consecutive steps; how many depends on the shape alone. So a run resumes from its step number,
-replicates do not depend on how many others run beside them, and two algorithms that draw the same shapes see the same
+replicates do not depend on how many others run next to them, and two algorithms that draw the same shapes see the same
 noise (common random numbers).
 
 Streams in use: ``init``, ``noise``, ``data``, ``batch``, ``algorithm``, ``output``
@@ -122,6 +122,6 @@ class Streams:
 
 
 def keep_from_compilers() -> None:
-    """Draw outside of what ``torch.compile`` makes: a CUDA graph would overwrite the blocks held for later steps."""
+    """Draw outside of what ``torch.compile`` makes: a CUDA graph would overwrite the blocks stored for later steps."""
     for name in ("_draw", "batch"):
         setattr(Streams, name, torch.compiler.disable(getattr(Streams, name)))  # type: ignore[no-untyped-call]

@@ -147,7 +147,7 @@ def status() -> list[DataStatus]:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """Where downloads are stored."""
     import platformdirs
 
     return platformdirs.user_cache_path("parvibench") / "data"

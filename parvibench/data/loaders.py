@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
 @lru_cache(maxsize=16)
 def load(name: str) -> Table:
-    """A registered data set (``registry.json``) or a bundled one (``BUNDLED``); kept in memory.
+    """A registered data set (``registry.json``) or a bundled one (``BUNDLED``); cached in memory.
 
     Only the registered feature columns are read: the second target of naval-propulsion-plant (column 17,
     turbine decay) is dropped. Letters become 0/1 columns: mushroom has 22 attributes and 117 columns, and its

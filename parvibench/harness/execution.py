@@ -44,7 +44,7 @@ class Execution(BaseModel):
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds
     retry_failed: bool = False  #: run again what failed
-    allow_plugins: bool = False  #: load the files beside the suite that it names as ``file.py:OBJECT``
+    allow_plugins: bool = False  #: load the files next to the suite that it names as ``file.py:OBJECT``
     edition: str | None = None  #: refuse what differs from this edition of the board, such as ``2026.12``
     tune: bool = False  #: tune a suite with a grid first, where it holds no tuned values
 

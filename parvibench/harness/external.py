@@ -22,7 +22,7 @@ from .store.environment import provenance
 from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 
 KIND = "external"
-#: Shown beside the row.
+#: Shown next to the row.
 FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
 #: What a cost may be stated in.
 COSTS = ("score_evaluations", "seconds")

@@ -53,7 +53,7 @@ def log_sum_exp(terms: Tensor, dim: int) -> Tensor:
 def exp_(exponent: Tensor) -> Tensor:
     """Kernel values exp(exponent), in place; the least is some 1e-34 in single precision.
 
-    That is negligible beside the diagonal's 1, while denormal numbers would make this and the products that follow
+    That is negligible compared with the diagonal's 1, while denormal numbers would make this and the products that follow
     several times slower.
     """
     return exponent.clamp_(min=0.9 * math.log(torch.finfo(exponent.dtype).tiny)).exp_()
@@ -84,7 +84,7 @@ def _is_long(values: Tensor) -> bool:
 
 
 def _middle_two(row: Tensor) -> Tensor:
-    """The entries at ranks (m - 1) // 2 and m // 2 of a long row, found among those near the median of a sample.
+    """The entries at ranks (m - 1) // 2 and m // 2 of a long row, selected among those near the median of a sample.
 
     Floyd & Rivest (1975), CACM 18:165-172. Ranks are counted on the whole row, so the result is exact; where the
     sample is not representative, all entries are searched.

@@ -39,7 +39,7 @@ def pull_back(
     (R, n, d), y (R, m, d), ``weights`` (R, n, m). The default h = median(D) / log(n + 1), the lower of two, over all
     pairs, is itself one of the distances, up to the factor. S depends on D / h only, so that h dS/dh = -sum_ij c_ij
     D_ij at fixed D, which is added to the c of the pair that is the median if gradients flow ``through_median``;
-    otherwise h is held fixed.
+    otherwise h is fixed.
     """
     d = squared_distances(x, y)
     if bandwidth is None:

@@ -6,7 +6,7 @@ Vehtari et al. (2021), Bayesian Analysis 16:667-718, as implemented by ArviZ. Th
 whether they converge to the right distribution. Effective sample sizes and R-hat report the worst coordinate. Above 50
 coordinates a screen of all of them finds those that are ranked: the worst by R-hat of halves, of the bounded
 ``atan((x - median) / spread)`` and of its distance from zero, and by the variance of batch means. At most 25,000 draws
-are used, so that the cost stays small beside the run: evenly spaced ones, and for the effective sample size of chains
+are used, so that the cost stays small compared with the run: evenly spaced ones, and for the effective sample size of chains
 that mix faster than these are apart, as many neighbouring ones in the middle. Sizes are of all states recorded.
 
 The weights of a network switch labels, so that no chain of them mixes: networks are judged by what they say, their
@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
 from .needs import given
-from .pairwise import evenly, thin
+from .pairwise import average_ranks, evenly, thin
 from .recorded import recorded_cost
 
 #: Coordinates that are ranked, and found by every statistic of the screen.
@@ -251,8 +251,8 @@ def _nested_rhat(chains: NDArray[np.float64]) -> float:
         order = np.argsort(chains[:, 0, d], kind="stable")
         x = late[order, :, d]
         for values in (x, np.abs(x - np.median(x))):
-            ranks = stats.rankdata(values).reshape(values.shape)
-            scores.append(stats.norm.ppf((ranks - 0.375) / (ranks.size + 0.25)))
+            ranks = average_ranks(values.ravel()).reshape(values.shape)
+            scores.append(special.ndtri((ranks - 0.375) / (ranks.size + 0.25)))
     groups = np.repeat(np.arange(GROUPS), size)
     # ArviZ's own ranks are those of split chains.
     each = array_stats().rhat_nested(np.stack(scores), groups, method="identity", chain_axis=1, draw_axis=2)

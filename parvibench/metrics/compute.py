@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy import special
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -162,8 +162,8 @@ def copied_rows(samples: Tensor, reference: Reference) -> int:
     finite = samples[samples.isfinite().all(1)]
     distances, which = tree.query((finite / spread).numpy(), p=np.inf, distance_upper_bound=_NEAR)
     near = which[np.isfinite(distances)]
-    by_chance = stats.poisson.isf(_CHANCE, share * len(finite)) if share else 1
-    return len(near) if len(np.unique(near)) > max(1, by_chance) else 0
+    many = len(np.unique(near))
+    return len(near) if many > 1 and special.pdtrc(many - 1, share * len(finite)) <= _CHANCE else 0
 
 
 @lru_cache(maxsize=4)  # the key is the tensor's identity

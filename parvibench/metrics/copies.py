@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 #: Chance of more coincidences than these among independent draws, of which twice as many as estimated are expected.
@@ -114,7 +114,7 @@ def _beyond_chance(rows: NDArray[np.float64], ids: NDArray[np.int64]) -> bool:
         apart = float(((counts[atoms] / n) ** 2).sum()) if dim > 1 else 0.0
         share = min(share, max(apart, coincidence(rest)))
     pairs = int((repeated * (repeated - 1) // 2).sum())
-    return pairs > stats.poisson.isf(_CHANCE, share * n * (n - 1))
+    return bool(special.pdtrc(pairs - 1, share * n * (n - 1)) <= _CHANCE)
 
 
 def coincidence(values: NDArray[np.float64], width: float = 0.0) -> float:

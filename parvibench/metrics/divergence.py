@@ -65,7 +65,7 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     centre = points.mean(0)
     near, far = (queries - centre).float(), (points - centre).float()
     for block in row_blocks(len(queries), len(points), wide=True):
-        # Single precision and Gram products blur distances: a few more candidates, measured anew.
+        # Single precision and Gram products blur distances: a few more candidates, measured again.
         count = min(k + SPARE, len(points))
         candidates = squared_distances(near[None, block], far[None])[0].topk(count, dim=1, largest=False).indices
         exact = (queries[block, None] - points[candidates]).norm(dim=2)

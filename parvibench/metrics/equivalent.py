@@ -165,7 +165,7 @@ def _band(floor: bytes, count: int, statistic: Callable[..., Any]) -> NDArray[np
 
 
 def _invert(sizes: NDArray[Any], curve: NDArray[Any], value: float) -> float:
-    """Size at which a falling curve takes a value, linear in logarithms, held at its ends."""
+    """Size at which a falling curve takes a value, linear in logarithms, constant beyond its ends."""
     falling = np.log(np.maximum(np.minimum.accumulate(curve), 1e-300))
     return float(np.exp(np.interp(-np.log(max(value, 1e-300)), -falling, np.log(sizes))))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from torch import Generator, Tensor
 
 from parvibench.core import registry
@@ -26,7 +26,7 @@ from .copies import Copies, find_copies
 from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
 from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
-from .pairwise import thin
+from .pairwise import average_ranks, thin
 from .stein import bootstrapped_ksd
 
 _CHAIN = "neighbouring samples are correlated, and the interval is that of independent ones"
@@ -223,7 +223,7 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
     z(k) being the mean of the largest of k normal numbers, the smallest lies z(k) s too low.
     """
     logs, half = np.log(bulk), x.shape[1] // 2
-    z = stats.norm.ppf((np.arange(1, len(logs) + 1) - 0.375) / (np.arange(1, len(logs) + 1) + 0.25))  # Blom (1958)
+    z = special.ndtri((np.arange(1, len(logs) + 1) - 0.375) / (np.arange(1, len(logs) + 1) + 0.25))  # Blom (1958)
     if len(logs) < 2 or half < 2 * FEWEST_DRAWS:
         return int(bulk.min())
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -291,7 +291,7 @@ def serially_correlated(x: Tensor) -> bool:
     n, dim = x.shape
     if not dim:
         return False
-    ranks = torch.from_numpy(stats.rankdata(x.numpy(), axis=0))
+    ranks = torch.from_numpy(np.apply_along_axis(average_ranks, 0, x.numpy()))
     centred = ranks - ranks.mean(0)
     lag = (centred[1:] * centred[:-1]).sum(0) / centred.square().sum(0)
-    return bool((lag * math.sqrt(n) > stats.norm.isf(1e-3 / dim)).any())
+    return bool((lag * math.sqrt(n) > -special.ndtri(1e-3 / dim)).any())

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from torch import Tensor
 
 from parvibench.core import registry
@@ -316,7 +316,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     if len(found) == 1:
         worse = int(np.sum(known >= found[0]))
         return min(1.0, (1 + worse + math.sqrt(worse)) / (1 + len(known)))
-    return float(stats.mannwhitneyu(found, known, alternative="greater", method="asymptotic").pvalue)
+    return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="asymptotic").pvalue)
 
 
 def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
@@ -329,7 +329,7 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     if len(found) == 1:
         return p_value(metric, values, floor)
     found = np.where(np.isin(found, known), np.nextafter(found, -np.inf), found)
-    return float(stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
+    return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
 
 
 def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:

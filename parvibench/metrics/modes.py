@@ -3,7 +3,7 @@
 import math
 
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from parvibench.core.errors import ShapeError
@@ -12,7 +12,7 @@ from parvibench.core.task import Modes
 
 from .needs import given
 
-#: Share of the samples a mode must hold to count as found, or this part of its weight where that is less.
+#: Share of the samples a mode must hold to count as detected, or this part of its weight where that is less.
 SHARE, PART = 0.02, 0.1
 #: Share of a Gaussian mode's mass that counts for it: the mass within three standard deviations in the plane.
 MASS = 1 - math.exp(-4.5)
@@ -44,7 +44,7 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
 
 def radius(dim: int) -> float:
     """Distance from its centre, in sds, within which a Gaussian has the share MASS of its mass."""
-    return math.sqrt(float(stats.chi2.ppf(MASS, dim)))
+    return math.sqrt(float(2 * special.gammaincinv(dim / 2, MASS)))
 
 
 @metric("lower", "1", "modes", "total variation between the modes' weights and the samples' shares")

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 #: Entries of one block of a pairwise matrix: 2 MB in float64, a few of which fit the cache together.
@@ -22,6 +24,12 @@ def median_distance(x: Tensor, most: int = 2000) -> float:
     """Median distance between two different rows of at most ``most`` evenly spaced ones, in units of x."""
     rows = thin(x, most)
     return float(torch.nn.functional.pdist(rows).median())
+
+
+def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1 of (n,) values; equal ones have the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (counts.cumsum() - (counts - 1) / 2)[inverse]
 
 
 def thin(x: Tensor, most: int) -> Tensor:

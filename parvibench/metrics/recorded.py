@@ -40,7 +40,7 @@ def score_evaluations(samples: Tensor, context: Context) -> Tensor:
 
 @metric("lower", "MiB", "cost", "most memory held: the process's, or on a GPU PyTorch's", when="last")
 def peak_memory(samples: Tensor, context: Context) -> Tensor:
-    """Most memory held so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
+    """Peak memory so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
 
     On a GPU what PyTorch had allocated there since the chunk began; otherwise the resident memory of the
     process since its start, libraries and metrics included: compare it with the anchors'.

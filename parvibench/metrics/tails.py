@@ -12,7 +12,7 @@ from .needs import given
 
 #: The largest share of the target that counts as a tail.
 TAIL = 0.05
-#: Weight of samples too many in a tail beside samples too few.
+#: Weight of samples too many in a tail relative to samples too few.
 EXCESS = 0.5
 #: Rows whose density is computed at once.
 _BLOCK = 500

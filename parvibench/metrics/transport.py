@@ -4,7 +4,10 @@ All but the windowed ones are distances (the root is taken), in the units of x, 
 even for exact draws: compare them with their floor.
 """
 
-from functools import lru_cache, partial
+import importlib.util
+import sys
+from functools import cache, lru_cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -124,14 +127,29 @@ def projections(dim: int) -> Tensor:
 
 def _transport_cost(x: Tensor, rows: Tensor, ground: str) -> float:
     """Least mean cost of moving (n, D) onto (m, D), both thinned; +inf where it overflows."""
-    import ot
-
+    solver, utils = pot()
     centre = rows.mean(0)  # squared distances lose digits far from the origin
     points, targets = ((thin(side, MOST_POINTS) - centre).numpy() for side in (x, rows))
-    cost = ot.dist(points, targets, metric=ground)
+    cost = utils.dist(points, targets, metric=ground)
     if not np.isfinite(cost).all():
         return np.inf
-    return max(0.0, float(ot.emd2([], [], cost, numItermax=10_000_000)))
+    return max(0.0, float(solver.emd2([], [], cost, numItermax=10_000_000)))
+
+
+@cache
+def pot() -> tuple[Any, Any]:
+    """POT's modules ``ot.lp`` and ``ot.utils``: the package as a whole imports scikit-learn and networkx, for 1.5 s.
+
+    Its place is entered into ``sys.modules`` without its code, and taken out again, so that a later ``import ot`` works.
+    """
+    loaded, spec = "ot" in sys.modules, importlib.util.find_spec("ot")
+    if not loaded and spec is not None:
+        sys.modules["ot"] = importlib.util.module_from_spec(spec)
+    try:
+        return importlib.import_module("ot.lp"), importlib.import_module("ot.utils")
+    finally:
+        if not loaded:
+            sys.modules.pop("ot", None)
 
 
 def _sorted_projections(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ s = change of x, z = change of -score as columns of S and Z,
     G = [[0, -R^-1], [-R^-T, R^-T (E + Z^T diag(alpha) Z) R^-1]],   R = triu(S^T Z),   E = diag(R)
 
 estimates the inverse of the negative Hessian; H score is the direction, alpha there s.z / z.z of the newest pair. Another
-alpha is kept beside it, the diagonal of Gilbert & Lemarechal (1989), Eq. 4.9, in the form of Zhang, Carpenter, Gelman &
+alpha is stored with it, the diagonal of Gilbert & Lemarechal (1989), Eq. 4.9, in the form of Zhang, Carpenter, Gelman &
 Vehtari (2022), JMLR 23(306), Algorithm 3, whose normal approximations are made of it. The step length is bracketed and bisected until it meets the weak Wolfe conditions (Lewis & Overton 2013).
 
 Every path has a point to be evaluated next; ``advance`` takes its log density and score, and accepts it or proposes

@@ -17,7 +17,7 @@ from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
 
 
 class Flow(NamedTuple):
-    """What a refitted flow carries beside its particles."""
+    """What a refitted flow carries in addition to its particles."""
 
     network: Tensor  # parameters of f, (R, P)
     moments: Moments  # of f's optimiser

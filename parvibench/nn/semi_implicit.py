@@ -215,7 +215,7 @@ class SemiImplicit(Algorithm[S, T]):
 
     @torch.no_grad()
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
-        """Fresh draws, (R, n, D), from the average of the parameters where one is kept."""
+        """Fresh draws, (R, n, D), from the average of the parameters where there is one."""
         z = streams.normal("output", (n, settings.latent_dim))
         xi = streams.normal("output", (n, problem.dim), index=1)
         held = state.sampler

@@ -174,7 +174,7 @@ class Mirror:
         file = database.file_of(self.uri)
         if file is not None:
             database.prepare(file)
-        # Artifacts go beside the store for a database, and where a server chooses.
+        # Artifacts go next to the store for a database, and where a server chooses.
         is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
         client = database.connect(self.uri)
         if self._own:
@@ -199,7 +199,7 @@ class MirrorObserver(Mirror):
         """Checkpoints of running jobs are mirrored with their cell."""
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """Mirror a cell (a cell found in the store is linked, not doubled)."""
+        """Mirror a cell (a cell of the store is linked, not doubled)."""
         self.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
 
     def ended(self, run: RunRecord) -> None:

@@ -44,7 +44,7 @@ class Writer:
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        self._log_params(uid, content.run_params(run))  # those of a found run may not have arrived
+        self._log_params(uid, content.run_params(run))  # those of an existing run may not have arrived
         specs = [cell["spec"] for cell in run["cells"]]
         self._log_tasks(uid, run, {spec["task"]: spec["task_version"] for spec in specs})
         self._client.log_dict(uid, dict(suite), "suite.yaml")

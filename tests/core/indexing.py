@@ -1,4 +1,4 @@
-"""Writing ``parvibench/core/index.json``: ``make index``, after a change of a built-in.
+"""Writing ``parvibench/core/index.json`` and ``described.json``: ``make index``, after a change of a built-in.
 
 Names, summaries, needs and versions are read from the classes of ``tasks/``, ``baselines/`` and the metrics
 (files that begin with an underscore are skipped). Stored cells are found by name and version: when the code behind
@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from parvibench.api import describe
 from parvibench.core import registry
 from parvibench.core.algorithm import Method
 from parvibench.core.errors import InputError
@@ -28,6 +29,7 @@ from parvibench.core.sequential import SequentialTask
 from parvibench.core.task import Task
 
 INDEX = Path(registry.__file__).with_name("index.json")
+DESCRIBED = INDEX.with_name("described.json")
 
 #: Section -> name -> what ``list`` shows and ``load_*`` needs; ``sources``: file -> digest.
 Index = dict[str, dict[str, Any]]
@@ -78,6 +80,18 @@ def render(index: Index) -> str:
         lines = [f"  {json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in rows.items()]
         sections.append(f' "{section}": {{\n' + ",\n".join(lines) + "\n }")
     return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def described() -> str:
+    """The text of ``described.json``, what ``show`` prints of every built-in: a line per row."""
+    facts = {
+        section: {row.name: of(load(row.name)) for row in rows.values() if row.built_in}
+        for section, rows, load, of in (
+            ("tasks", registry.tasks(), registry.load_task, describe.task_facts),
+            ("algorithms", registry.algorithms(), registry.load_method, describe.algorithm_facts),
+        )
+    }
+    return render(facts)
 
 
 def digest(source: str) -> str:
@@ -240,6 +254,9 @@ def main(keep: str = "") -> None:
             f"Raise `version` where results may change. Where they stay: make index KEEP={','.join(names)}"
         )
     INDEX.write_text(render(new), "utf-8")
+    registry.tasks.cache_clear()
+    registry.algorithms.cache_clear()
+    DESCRIBED.write_text(described(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ def current() -> Index:
 
 def test_the_index_is_fresh(current: Index) -> None:
     assert indexing.render(current) == indexing.INDEX.read_text("utf-8"), "run: make index"
+    assert indexing.described() == indexing.DESCRIBED.read_text("utf-8"), "run: make index"
 
 
 def test_a_changed_source_asks_for_a_decision_on_every_version_it_may_concern(current: Index) -> None:

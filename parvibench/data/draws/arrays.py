@@ -108,7 +108,7 @@ def choose(names: Sequence[str], choice: Choice) -> list[int]:
 def settled(found: Found, choice: Choice) -> Found:
     """Draws of equal weight, in no more chains than draws unless the axes are stated.
 
-    Rows with weights are kept with probability w / max w, which leaves independent rows and repeats none.
+    Rows with weights are retained with probability w / max w, which leaves independent rows and repeats none.
 
     Raises:
         ValueError: no such column of weights, weights that are none, or more chains than draws.

@@ -119,7 +119,7 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
     """Names of the dimensions of an array by ``axes``; components of variables need not be named."""
     said = [part.strip().lower() for part in axes.split(",")]
     if not name and len(shape) == 2 and len(said) == 3 and "chain" in said:
-        said.remove("chain")  # a reference without chains beside samples in chains
+        said.remove("chain")  # a reference without chains, and samples in chains
     fitting = said[: len(shape)] if name else said
     counts = {kind: fitting.count(kind) for kind in ("chain", "draw", "dim")}
     right = counts["draw"] == 1 and counts["chain"] <= 1 and sum(counts.values()) == len(fitting)

@@ -25,7 +25,7 @@ _METHODS = ("log_density", "score", "log_density_and_score", "fit_gradient")
 
 
 class Account:
-    """Iterations, score evaluations and seconds spent on a problem, beside their limits."""
+    """Iterations, score evaluations and seconds spent on a problem, with their limits."""
 
     def __init__(self, chunk: Chunk, problem: Problem) -> None:
         self._chunk, self._budget = chunk, chunk.cell.spec.budget

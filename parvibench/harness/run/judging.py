@@ -26,7 +26,7 @@ from parvibench.metrics.floors import judged_size
 
 from .chunks import ChunkResult, metrics_key, unpack
 
-#: Calls of the density or its score one after the other: the second axis of a budget, beside the rows scored.
+#: Calls of the density or its score one after the other: the second axis of a budget, in addition to the rows scored.
 SEQUENTIAL = "sequential_steps"
 #: What a metric may need besides the samples that is not stored.
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")

@@ -1,4 +1,4 @@
-"""The files beside a cell's record: curve, samples, trajectories and traceback.
+"""The files next to a cell's record: curve, samples, trajectories and traceback.
 
 Strangers may have written what is read: no pickle, and claims of a file's header (shape, row count, unpacked size) are
 checked before memory is given out for them.
@@ -44,7 +44,7 @@ def contents(
     samples: NDArray[np.floating] | None,
     trajectories: Trajectories | None,
 ) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the files beside ``cell.json``."""
+    """Names and bytes of the files next to ``cell.json``."""
     if record.traceback:
         yield "traceback.txt", record.traceback.encode()
     if curve is not None:

@@ -32,7 +32,7 @@ _ABSENT = {
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The cells of one run, in the order asked for.
+    """The cells of one run, in the requested order.
 
     Attributes:
         store: where they lie.

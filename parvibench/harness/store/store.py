@@ -2,7 +2,7 @@
 
 ::
 
-    <root>/cells/<key>/cell.json      the record, with the SHA-256 of the files beside it
+    <root>/cells/<key>/cell.json      the record, with the SHA-256 of the files next to it
                        curve.parquet  metric values at every checkpoint, long form
                        samples.npz    samples of the last checkpoint, (R, n, D) float32; trajectories, where asked for
                        traceback.txt  of a cell that failed
@@ -154,7 +154,7 @@ class Store(RunFolder):
 
     @_settled
     def _beside(self, key: str, name: str) -> bytes | None:
-        """The bytes of a file beside a cell's record as it is now."""
+        """The bytes of a file next to a cell's record as it is now."""
         return self._content(key, name, self._record(key))
 
     def curve(self, key: str) -> pd.DataFrame:

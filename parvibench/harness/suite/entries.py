@@ -101,16 +101,16 @@ class AlgorithmEntry(Entry):
 
 
 class Published(Strict):
-    """A published number that a row can be set beside."""
+    """A published number that a row can be compared with."""
 
     pointer: str = Field(pattern=r"^[a-z]+(/[^/]+){4}$")  #: paper/table/dataset/algorithm/metric
     metric: str  #: ours
     checkpoint: int | None = Field(None, gt=0)  #: iteration at which ours is taken; default: the end
     samples: int | None = Field(None, gt=1)  #: how many are judged there
-    factor: float = 1.0  #: times ours; -1 for a log likelihood beside our negative one
+    factor: float = 1.0  #: times ours; -1 for a log likelihood, ours being negative
     #: pointer of the number of the same suite that it is divided by: times are compared as ratios only
     over: str = ""
-    unjudged: str = ""  #: why ours is shown beside it and not judged, as where the settings are unpublished
+    unjudged: str = ""  #: why ours is shown next to it and not judged, as where the settings are unpublished
 
 
 class Row(Entry):

@@ -1,4 +1,4 @@
-"""Plug-ins: which files a suite may name, those beside it that the caller names, too, or all; and digests of their source."""
+"""Plug-ins: which files a suite may name, those next to it that the caller names, too, or all; and digests of their source."""
 
 import hashlib
 import inspect
@@ -13,7 +13,7 @@ from parvibench.core.algorithm import Method
 from parvibench.core.errors import InputError
 from parvibench.core.task import Task
 
-#: Places of the command line, ``file.py:OBJECT``, whose files may be loaded; or every file beside the suite.
+#: Places of the command line, ``file.py:OBJECT``, whose files may be loaded; or every file next to the suite.
 Allowed = Collection[str] | Literal["beside"]
 
 

@@ -1,6 +1,6 @@
 """Suite files: read, validated, with every problem reported by file, line and key path.
 
-A suite is data. It names tasks and algorithms that are installed; a plug-in in a file beside it is loaded only where the
+A suite is data. It names tasks and algorithms that are installed; a plug-in in a file next to it is loaded only where the
 caller allows it (``plugins``), and no other code.
 """
 
@@ -66,7 +66,7 @@ class Suite(Strict):
     tuned: Tuned | None = None
     profiles: dict[str, Profile] = Field(default_factory=dict)
     departures: Patterns = ()  # of the rows from what they repeat, besides those of their tasks and presets
-    #: pattern of published pointers -> why no row of ours can be set beside them
+    #: pattern of published pointers -> why no row of ours can be compared with them
     incomparable: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("profiles", mode="after")

@@ -218,7 +218,7 @@ def serve(parcel: Parcel) -> Iterator[News | bytes | Ended]:
 
 
 def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> ChunkJob:
-    """The job with the files of its plug-ins, and the reference of its task, where they can be found."""
+    """The job with the files of its plug-ins, and the reference of its task, where there are any."""
     cell, places = parcel.job.cell, {}
     for number, (path, source) in enumerate(parcel.plugins.items()):
         if not (Path(path).is_file() and Path(path).read_bytes() == source):

@@ -26,7 +26,7 @@ from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
 
 #: Imports done once in the fork server, so that no worker pays for them.
 PRELOAD = [
-    "parvibench.harness.workers.processes", "parvibench.harness.workers.jobs", "arviz_stats.base", "ot", "sklearn.datasets",
+    "parvibench.harness.workers.processes", "parvibench.harness.workers.jobs", "arviz_stats.base", "sklearn.datasets",
     *{row.target.partition(":")[0]: None for row in registry.metrics().values() if row.built_in},
 ]  # fmt: skip
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -159,7 +159,7 @@ class _Worker:
         attempt: int = 1,
     ) -> None:
         self.number, self.job, self.then, self.attempt = number, job, then, attempt
-        #: By somebody else: worth another try.
+        #: By another program: worth another try.
         self.killed = False
         self._log = process_groups.new_log()
         self.pipe: Connection

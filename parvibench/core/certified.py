@@ -1,0 +1,55 @@
+"""Certificates of shipped and user-built references, without PyTorch."""
+
+import hashlib
+import json
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import reference_folders
+from .errors import InputError
+
+
+class Certificate(NamedTuple):
+    """A certificate and the content of the file of arrays that it certifies."""
+
+    facts: dict[str, Any]
+    content: bytes
+
+
+def home_of(name: str) -> Traversable | None:
+    """The first of the folders searched with a reference of the task; None without one."""
+    return next((folder for folder in reference_folders() if (folder / f"{name}.json").is_file()), None)
+
+
+def stamp_of(name: str) -> tuple[str, int] | None:
+    """Changes whenever the reference of a task is another one."""
+    folder = home_of(name)
+    if folder is None:
+        return None
+    path = Path(str(folder / f"{name}.json"))
+    return str(path.absolute()), path.stat().st_mtime_ns if path.is_file() else 0
+
+
+def verified(name: str, folder: Traversable | None = None) -> Certificate | None:
+    """The certificate of a task's reference, and its arrays as bytes; None without one.
+
+    ``folder`` stands for all that are searched.
+
+    Raises:
+        InputError: the arrays do not match the hash in the certificate.
+    """
+    folder = folder or home_of(name)
+    if folder is None or not (folder / f"{name}.json").is_file():
+        return None
+    facts = json.loads((folder / f"{name}.json").read_text())
+    file = folder / f"{name}.npz"
+    content = file.read_bytes() if file.is_file() else b""
+    actual = hashlib.sha256(content).hexdigest()
+    if actual != facts["sha256"]:
+        raise InputError(
+            f"{file}: the reference draws do not match their certificate\n"
+            f"expected sha256 {facts['sha256']}, found {actual}.\n"
+            "Reinstall the package, or rebuild with: parvibench reference build " + name
+        )
+    return Certificate(facts, content)
