@@ -72,10 +72,10 @@ def check(
     from parvibench.checks.selection import outside_questions, select_questions
     from parvibench.core.algorithm import Algorithm
 
-    from .plan import named_methods
-
     how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
+        from .plan import named_methods
+
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
         if held:  # measured here, and known by no name

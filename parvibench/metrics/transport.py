@@ -4,7 +4,9 @@ All but the windowed ones are distances (the root is taken), in the units of x, 
 even for exact draws: compare them with their floor.
 """
 
-from functools import lru_cache, partial
+import warnings
+from functools import cache, lru_cache, partial
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -122,10 +124,19 @@ def projections(dim: int) -> Tensor:
     return directions / directions.norm(dim=1, keepdim=True)
 
 
+@cache
+def optimal_transport() -> ModuleType:
+    """POT. A docstring of it has an invalid escape: where warnings are errors, its first import would be a SyntaxError."""
+    with warnings.catch_warnings():
+        for kind in (SyntaxWarning, DeprecationWarning):  # the latter before Python 3.12
+            warnings.simplefilter("ignore", kind)
+        import ot
+    return ot
+
+
 def _transport_cost(x: Tensor, rows: Tensor, ground: str) -> float:
     """Least mean cost of moving (n, D) onto (m, D), both thinned; +inf where it overflows."""
-    import ot
-
+    ot = optimal_transport()
     centre = rows.mean(0)  # squared distances lose digits far from the origin
     points, targets = ((thin(side, MOST_POINTS) - centre).numpy() for side in (x, rows))
     cost = ot.dist(points, targets, metric=ground)

@@ -29,6 +29,7 @@ class Normaliser(OfSampler):
 
     title = "normaliser"
     hint = "weights that are not multiplied up, are averaged as logarithms, are forgotten, or survive a resampling"
+    nothing = "its Info reports no `log_z` at temperature 1"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """One value per replicate, of the last step."""

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,7 +23,6 @@ from parvibench.harness.store.environment import ALLOCATOR
 from . import process_groups
 from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
 
-_PRELOAD = [f"parvibench.harness.workers.{module}" for module in ("processes", "jobs", "preload")]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
 #: Share of the machine's memory that all workers together may hold.
@@ -46,7 +45,9 @@ class Workers:
     def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         process_groups.own_temporary_folder()
-        start = partial(_Worker, _start_method(), self._timeout)
+        start = partial(
+            _Worker, _start_method(dict.fromkeys(name for job in jobs for name in job.preload)), self._timeout
+        )
         running: list[_Worker] = []
         waiting = enumerate(jobs)
         finished: list[tuple[int, Outcome[T]]] = []
@@ -110,14 +111,14 @@ class Workers:
         return outcomes
 
 
-def _start_method() -> Any:
-    """Fork server with the heavy imports done where that is safe (Linux), else spawn."""
+def _start_method(preload: Iterable[str]) -> Any:
+    """Fork server with heavy imports done where that is safe (Linux), those of the first jobs of this process; else spawn."""
     if sys.platform != "linux":
         return mp.get_context("spawn")
     from multiprocessing import forkserver
 
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOAD)
+    context.set_forkserver_preload([__name__, *preload])
     before = dict(os.environ)
     os.environ.update({**ALLOCATOR, **_THREADS, **{k: before[k] for k in ALLOCATOR if k in before}})
     try:
