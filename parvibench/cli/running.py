@@ -107,7 +107,7 @@ def run(
     more = () if as_json or quiet else [*report_api.doubts(results), report_api.finding(results)]
     if published is not None and not (as_json or quiet):
         _print_against(*report_api.against(results, published))
-    _print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more)
+    _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more)
 
 
 def _print_against(board: pd.DataFrame, said: list[str]) -> None:
@@ -302,18 +302,25 @@ def _few_collections() -> Iterator[None]:
 
 
 def _print_results(
-    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, more: Iterable[str] = ()
-) -> None:
-    """Print the leaderboard (and ``more``), or the JSON document, of a run with a report in ``folder``; exit 1 if a cell failed."""
+    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, brief: bool = False,
+    more: Iterable[str] = (),
+) -> None:  # fmt: skip
+    """Print the leaderboard (and ``more``), or the JSON document, of a run with a report in ``folder``; exit 1 if a cell failed.
+
+    ``brief``: of an interrupted run only the number of finished cells.
+    """
     page = folder / "index.html"
+    left = brief and sum(cell.status == "interrupted" for cell in results.cells)
     if as_json:
         shared.print_json(results.document(str(page)))
+    elif left:
+        answer(f"finished: {len(results.cells) - left} of {counted(len(results.cells), 'cell')}; report: {page}")
     elif not quiet:
         report_api.print_leaderboard(results, shared.out_console)
         for text in more:
             answer(text)
         answer(f"\nreport: {page}")
     if results.failed:
-        if quiet:
+        if quiet and not left:
             note("exit code 1: a cell failed; `parvibench report` lists it")
         raise typer.Exit(EXIT_FAILED)

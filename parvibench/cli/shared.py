@@ -24,11 +24,14 @@ EXIT_USAGE = 2
 
 
 class PlainConsole(Console):
-    """A console that shows control characters as escapes, so that no text can control the terminal.
+    """A console that shows control characters as escapes, so that no text can control the terminal, and brackets as they are.
 
-    Labels, keys and reasons come from suite files, stores and servers of others. The program's own styles and cursor
-    movements are not text, and pass.
+    Labels, keys and reasons come from suite files, stores and servers of others. The program's own styles, those of
+    ``Text``, and cursor movements are not text, and pass.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """As ``Console.render``, with the text escaped."""
@@ -38,9 +41,9 @@ class PlainConsole(Console):
 
 
 #: stderr: progress, notes, errors.
-console = PlainConsole(stderr=True, emoji=False)
+console = PlainConsole(stderr=True)
 #: stdout: the result.
-out_console = PlainConsole(emoji=False)
+out_console = PlainConsole()
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
@@ -112,12 +115,12 @@ def warn(message: str) -> None:
 
 def note(message: str, style: str = "") -> None:
     """Print plain text on stderr, never wrapped."""
-    console.print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+    console.print(message, style=style, highlight=False, soft_wrap=True)
 
 
 def answer(message: str) -> None:
     """Print plain text on stdout, never wrapped."""
-    out_console.print(message, highlight=False, markup=False, soft_wrap=True)
+    out_console.print(message, highlight=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:

@@ -94,7 +94,10 @@ def test_unknown_questions_are_named() -> None:
             "from parvibench.api.check import check; check('parvibench.baselines.ula:ULA', iterations=10, tasks=['tilted'])",
             {"pandas", "sklearn", "ot", "pyarrow"},
         ),
-        ("import numpy as np, parvibench as pb; pb.evaluate(np.random.default_rng(1).normal(size=(100, 2)), task='banana')", set()),
+        (
+            "import numpy as np, parvibench as pb; pb.evaluate(np.random.default_rng(1).normal(size=(100, 2)), task='banana')",
+            set(),
+        ),
     ],
 )
 def test_a_light_install_is_enough(program: str, more: set[str]) -> None:

@@ -34,8 +34,8 @@ OnProgress = Callable[[int, News], None]
 class Job(ABC, Generic[T]):
     """What an executor can run; picklable where the executor has other processes."""
 
-    #: Modules that a fork server imports once, for all of its workers.
-    preload: ClassVar[tuple[str, ...]] = ("parvibench.harness.workers.preload",)
+    #: Modules that a fork server imports once, for all of its workers; by default those of a run.
+    preload: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def run(self, notify: Notify) -> T:

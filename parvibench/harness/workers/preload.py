@@ -5,7 +5,6 @@ import sklearn.datasets
 import torch
 
 from parvibench.core import registry
-from parvibench.harness.workers import jobs
 from parvibench.metrics.transport import optimal_transport
 
 torch.set_num_threads(1)
@@ -13,4 +12,4 @@ optimal_transport()
 for _name in registry.metrics():
     registry.load_metric(_name)
 
-__all__ = ["arviz_stats", "jobs", "sklearn", "torch"]
+__all__ = ["arviz_stats", "sklearn", "torch"]

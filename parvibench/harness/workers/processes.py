@@ -23,6 +23,7 @@ from parvibench.harness.store.environment import ALLOCATOR
 from . import process_groups
 from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
 
+_PRELOAD = [f"parvibench.harness.workers.{module}" for module in ("processes", "jobs", "preload")]
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
 #: Share of the machine's memory that all workers together may hold.
@@ -45,9 +46,8 @@ class Workers:
     def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         process_groups.own_temporary_folder()
-        start = partial(
-            _Worker, _start_method(dict.fromkeys(name for job in jobs for name in job.preload)), self._timeout
-        )
+        needed = dict.fromkeys(module for job in jobs for module in job.preload or _PRELOAD)
+        start = partial(_Worker, _start_method(needed), self._timeout)
         running: list[_Worker] = []
         waiting = enumerate(jobs)
         finished: list[tuple[int, Outcome[T]]] = []
@@ -112,7 +112,7 @@ class Workers:
 
 
 def _start_method(preload: Iterable[str]) -> Any:
-    """Fork server with heavy imports done where that is safe (Linux), those of the first jobs of this process; else spawn."""
+    """Fork server with these imports done where that is safe (Linux), else spawn; a server that runs keeps its own."""
     if sys.platform != "linux":
         return mp.get_context("spawn")
     from multiprocessing import forkserver
