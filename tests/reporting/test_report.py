@@ -30,12 +30,13 @@ from parvibench.reporting import formatting
 from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
 from parvibench.reporting.page import html_page as rendering
-from parvibench.reporting.page import report_files
+from parvibench.reporting.page import report, report_files
 from parvibench.reporting.page.provenance import step_sizes
 from parvibench.reporting.page.report import Report
 from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.page.text_tables import print_leaderboard
 from parvibench.reporting.tables import leaderboard, matrix
+from parvibench.reporting.tables.winners import Findings
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,9 @@ def test_machine_files_hold_every_value(results, out):
 def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out, html_page):
     drawings = Report.of(results).drawings()
     assert drawings == Report.of(results).drawings()
+    assert drawings == [*report.drawings(Findings.of(results))]  # one by one, for a single figure
+    last = [*results.by_task][-1]
+    assert last in next(report.drawings(Findings.of(results), drawings[-1].name)).name  # of its task only
     assert len({d.name for d in drawings}) == len(drawings)
     text = html.unescape(html_page)
     for d in drawings:

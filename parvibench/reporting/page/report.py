@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,7 +20,7 @@ from parvibench.reporting.tables.winners import Findings, aggregates
 from parvibench.reporting.text import captions, marks
 
 from .provenance import StepSizes, step_sizes, validity_checks
-from .sections import MethodSection, TaskSection, method_sections, task_sections
+from .sections import MAX_DRAWN, MethodSection, TaskSection, method_sections, task_drawings, task_sections
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,21 @@ class Report:
         """The number of cells by status."""
         cells = self.findings.results.cells
         return f"{len(cells)} cells: {marks.by_status(cells)}" if cells else "no cells"
+
+
+def drawings(findings: Findings, name: str = "") -> Iterator[Drawing]:
+    """Every figure as in ``Report.drawings``, each drawn when it is reached; those of the task in ``name`` come first."""
+    styles, board = label_styles(findings.results.cells), findings.board
+    tasks = list(findings.results.by_task)[:MAX_DRAWN]
+    first = [task for task in tasks if slug(task) in name]
+    for task in first:
+        yield from task_drawings(findings.results, board[board["task"] == task], task, styles)
+    yield from performance_profiles(findings.results, board, styles)
+    for group in lb.groups(board):
+        yield from _drawings(findings, board[board["task"].isin(group.tasks)], styles, group)
+    for task in tasks:
+        if task not in first:
+            yield from task_drawings(findings.results, board[board["task"] == task], task, styles)
 
 
 def headline(findings: Findings) -> str:

@@ -22,11 +22,12 @@ from parvibench.reporting.formatting import name, write_csv
 from parvibench.reporting.tables import leaderboard as lb
 from parvibench.reporting.tables.paper_comparison import plain_rows
 from parvibench.reporting.tables.run_differences import ALPHA, conditions
+from parvibench.reporting.tables.winners import Findings
 from parvibench.reporting.text import captions
 
 from .html_page import render
 from .provenance import CONVERGED, COST, profile_in_words, step_origin
-from .report import Report, headline
+from .report import Report, drawings, headline
 from .reports_index import Summary
 from .text_tables import to_markdown
 
@@ -155,11 +156,14 @@ def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = Fals
     Raises:
         InputError: the report has no such figure.
     """
-    drawings = drawn(results)
-    if figure not in drawings:
-        raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
+    seen = []
+    for drawing in drawings(Findings.of(results), figure):
+        if drawing.name == figure:
+            break
+        seen.append(drawing.name)
+    else:
+        raise InputError(f"--figure {figure}: no such figure; there are {', '.join(seen) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
-    drawing = drawings[figure]
     paths = []
     if pdf:
         paths.append(out / f"{figure}.pdf")
@@ -175,7 +179,7 @@ def write_figure(results: StoredRun, figure: str, out: Path, *, pdf: bool = Fals
 
 def drawn(results: StoredRun) -> dict[str, Drawing]:
     """Every figure of the report by name."""
-    return {d.name: d for d in Report.of(results).drawings()}
+    return {d.name: d for d in drawings(Findings.of(results))}
 
 
 def _changes(frame: pd.DataFrame) -> list[Drawing]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,7 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
                 table=ranking_table(cells, rows, own.get(task, {}), results.marks),
                 paths=path_table(cells),
                 budgets=equal_budget_tables(results, cells, str(rows["metric"].iloc[0])),
-                drawings=_drawings(results, rows, task, styles) if i < MAX_DRAWN else (),
+                drawings=[*task_drawings(results, rows, task, styles)] if i < MAX_DRAWN else (),
                 note="" if i < MAX_DRAWN else facts.NOT_DRAWN.format(most=MAX_DRAWN),
                 absent=absent,
             )
@@ -101,18 +101,16 @@ def task_sections(findings: Findings, kinds: Mapping[str, Findings], styles: Sty
     return sections
 
 
-def _drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
-    """A task's figures: the ``MAX_LINES`` best methods and the anchors."""
+def task_drawings(results: StoredRun, rows: pd.DataFrame, task: str, styles: Styles) -> Iterator[Drawing]:
+    """A task's figures, each drawn when it is reached: the ``MAX_LINES`` best methods and the anchors."""
     best, anchors = rows.loc[rows["rank"].notna(), "label"], rows.loc[rows["anchor"], "label"]
     shown = TaskCells(results, task, styles, [*map(str, best.head(MAX_LINES)), *map(str, anchors)])
     metric, samples = str(rows["metric"].iloc[0]), int(rows["samples"].max())
     of_papers = {m: source for tag, (m, source) in _PAPER_CURVES.items() if tag in shown.tags}
-    found: list[Drawing] = []
     for m, source in ({metric: "", "rmse": ""} | of_papers).items():
-        found += anytime(shown, m, floor_of(task, m, samples), source, alone=m != metric)
+        yield from anytime(shown, m, floor_of(task, m, samples), source, alone=m != metric)
     for draw in (particles, trajectories, marginals, autocorrelations, predictions):
-        found += draw(shown)
-    return found
+        yield from draw(shown)
 
 
 def _task_facts(task: str) -> str:
