@@ -93,17 +93,16 @@ class Report:
 
 def drawings(findings: Findings, name: str = "") -> Iterator[Drawing]:
     """Every figure as in ``Report.drawings``, each drawn when it is reached; those of the task in ``name`` come first."""
-    styles, board = label_styles(findings.results.cells), findings.board
-    tasks = list(findings.results.by_task)[:MAX_DRAWN]
-    first = [task for task in tasks if slug(task) in name]
-    for task in first:
-        yield from task_drawings(findings.results, board[board["task"] == task], task, styles)
-    yield from performance_profiles(findings.results, board, styles)
-    for group in lb.groups(board):
-        yield from _drawings(findings, board[board["task"].isin(group.tasks)], styles, group)
-    for task in tasks:
-        if task not in first:
-            yield from task_drawings(findings.results, board[board["task"] == task], task, styles)
+    results, board, styles = findings.results, findings.board, label_styles(findings.results.cells)
+
+    def over_tasks() -> Iterator[Drawing]:
+        yield from performance_profiles(results, board, styles)
+        for group in lb.groups(board):
+            yield from _drawings(findings, board[board["task"].isin(group.tasks)], styles, group)
+
+    tasks = sorted(list(results.by_task)[:MAX_DRAWN], key=lambda task: slug(task) not in name)
+    each = (d for t in tasks for d in task_drawings(results, board[board["task"] == t], t, styles))
+    return chain(each, over_tasks()) if any(slug(t) in name for t in tasks) else chain(over_tasks(), each)
 
 
 def headline(findings: Findings) -> str:
