@@ -68,6 +68,7 @@ def check(
     Raises:
         InputError: an unknown name, setting or baseline.
     """
+    from parvibench.checks.rounds import Plan
     from parvibench.checks.rounds import check as run
     from parvibench.checks.selection import outside_questions, select_questions
     from parvibench.core.algorithm import Algorithm
@@ -94,7 +95,12 @@ def check(
     )  # fmt: skip
     asked = chosen.resolve(None if baseline is None else Path(baseline))
     findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
-    return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""))
+    if baseline is None:
+        return findings
+    from parvibench.checks.baseline import smallest_losses
+
+    sees = smallest_losses(asked.questions, Plan())
+    return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline), sees=sees)
 
 
 def _root(seed: int | None, names: Sequence[str]) -> int:

@@ -95,7 +95,7 @@ def command(test: Test, findings: Findings) -> str:
 
 def lines(findings: Findings) -> list[str]:
     """The whole outcome but for its last line, at 80 columns."""
-    return [line for group in groups(findings) for line in _lines_of(group)] or asked(findings)
+    return [line for group in groups(findings) for line in _lines_of(group)] or [*asked(findings), *findings.sees]
 
 
 def _lines_of(group: Group) -> list[str]:

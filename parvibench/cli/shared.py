@@ -52,19 +52,16 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Suite = Annotated[
-    str | None,
-    typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite")),
-]
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task",
-        "-t",
-        help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.",
-        autocompletion=names_of("task"),
-    ),
-]
+# fmt: off
+Suite = Annotated[str | None, typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite"))]
+Tasks = Annotated[list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.", autocompletion=names_of("task"))]
+Algorithms = Annotated[list[str] | None, typer.Option("--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.", autocompletion=names_of("algorithm"))]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="[A.]KEY=VALUE", help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.")]
+Plugins = Annotated[bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")]
+Workers = Annotated[int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU; a GPU has one.")]
+Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
+# fmt: on
 _STAN_LIBRARY = "PARVIBENCH_STAN_LIBRARY"
 
 
@@ -83,29 +80,6 @@ StanLibrary = Annotated[
         "support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY,
     ),
 ]  # fmt: skip
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.",
-        autocompletion=names_of("algorithm"),
-    ),
-]  # fmt: skip
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="[A.]KEY=VALUE",
-        help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.",
-    ),
-]  # fmt: skip
-Plugins = Annotated[
-    bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU; a GPU has one."),
-]
-Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
 
 
 def warn(message: str) -> None:
