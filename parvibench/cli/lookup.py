@@ -144,10 +144,8 @@ def new(
 @app.command(epilog="Examples:\n\n`parvibench doctor --json`\n\n`parvibench doctor --gpu`")
 def doctor(
     as_json: Json = False,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")
-    ] = False,
-) -> None:
+    gpu: Annotated[bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")] = False,
+) -> None:  # fmt: skip
     """Check the installation: versions, devices, data, store, tracking."""
     checks = []
     for check in diagnosis.doctor_of_gpu() if gpu else diagnosis.doctor():

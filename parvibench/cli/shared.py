@@ -73,13 +73,7 @@ def _known(files: list[Path] | None) -> None:
         os.environ[_STAN_LIBRARY] = os.pathsep.join(str(file.absolute()) for file in files)
 
 
-StanLibrary = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Library that BridgeStan compiled of the Stan program NAME.stan, NAME_model.so, for what stanli does not "
-        "support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY,
-    ),
-]  # fmt: skip
+StanLibrary = Annotated[list[Path] | None, typer.Option(help="Library that BridgeStan compiled of the Stan program NAME.stan, NAME_model.so, for what stanli does not support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY)]  # fmt: skip
 
 
 def warn(message: str) -> None:
