@@ -1,6 +1,9 @@
 """Wasserstein distances against closed forms, SciPy and POT, and inside a window."""
 
 import math
+import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import ot
@@ -11,7 +14,18 @@ from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.registry import load_metric
-from parvibench.metrics.transport import projections, sliced_w2, w1, w2, w2sq_window
+from parvibench.metrics.transport import optimal_transport, projections, sliced_w2, w1, w2, w2sq_window
+
+
+@pytest.mark.parametrize("escape", [r"\p", r"\777"])
+def test_an_invalid_escape_in_pot_is_no_error(escape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ot.py").write_text(f'"""{escape}"""\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ot")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert optimal_transport.__wrapped__().__file__ == str(tmp_path / "ot.py")
+
 
 HEAVY = {"tags": frozenset({"heavy-tailed"})}
 
