@@ -18,6 +18,7 @@ import pytest
 from ruamel.yaml import YAML
 from test_readme import command_of
 
+import parvibench as pb
 from parvibench.core.errors import install_hint
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
@@ -94,6 +95,18 @@ def test_what_does_not_run_is_well_formed(page: Path) -> None:
             compile(block.code, name(page), "exec")
         elif block.language == "sh":
             subprocess.run(["bash", "-n"], input=block.code, text=True, check=True)
+
+
+@pytest.mark.ci
+def test_suites_of_the_pages_run_and_lose_no_replicate(tmp_path: Path) -> None:
+    """Their cells without data files, two replicates each: an example whose step size makes it blow up is no example."""
+    suites = [b.code for page in PAGES for b in blocks(page) if b.language == "yaml" and "bnn-energy" not in b.code]
+    for i, text in enumerate(suites):
+        untuned = re.sub(r"^tune:.*\n", "", text, flags=re.M)  # a grid asks for a search first
+        suite = parse_suite(untuned.encode(), "mine.yaml")
+        tasks = [t for t in dict.fromkeys(task.name for task, _ in suite.pairs) if not t.startswith("bnn-")]
+        ran = pb.run(suite, tasks=tasks, replicates=2, workers=0, out=tmp_path / str(i), tracking=False)
+        assert [(c.task, c.label, c.reason) for c in ran.cells if c.status != "ok" or c.n_diverged] == []
 
 
 @pytest.mark.slow

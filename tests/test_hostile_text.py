@@ -1,5 +1,6 @@
 """Text of others on the terminal, and files that nest or name too much: one line, nothing obeyed."""
 
+import ast
 import json
 import signal
 import socket
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from records import asked, make_record
+from rich.text import Text
 
 from parvibench import cli
 from parvibench.cli import shared
+from parvibench.cli.progress import progress
 from parvibench.cli.shared import PlainConsole, new_table
 from parvibench.core.errors import StoreError
 from parvibench.core.result import Status
@@ -34,7 +37,7 @@ def obeyed(text: str) -> set[str]:
 def test_no_text_is_obeyed_by_a_terminal(
     way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = PlainConsole(width=200, emoji=False, color_system=None, force_terminal=False)
+    plain = PlainConsole(width=200, color_system=None, force_terminal=False)
     monkeypatch.setattr(shared, "console", plain)
     monkeypatch.setattr(shared, "out_console", plain)
     if way == "note":
@@ -42,8 +45,6 @@ def test_no_text_is_obeyed_by_a_terminal(
     elif way == "answer":
         shared.answer(EVIL)
     elif way == "progress":
-        from parvibench.cli.progress import progress
-
         progress(plain).print(EVIL)
     else:
         table = new_table("label")
@@ -56,8 +57,35 @@ def test_no_text_is_obeyed_by_a_terminal(
 
 
 def test_our_own_styles_still_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    PlainConsole(force_terminal=True, color_system="standard").print("[bold]x[/]")
+    PlainConsole(force_terminal=True, color_system="standard").print(Text("x", style="bold"))
     assert "\x1b[1mx\x1b[0m" in capsys.readouterr().out
+
+
+def test_no_text_of_the_package_goes_through_markup() -> None:
+    """Brackets of names, extras and reasons are text everywhere: markup is off on our consoles, and used nowhere."""
+    calls = [
+        (file.name, node, ast.unparse(node.func).rpartition(".")[2])
+        for file in Path(shared.__file__).parents[1].rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    plain = {"TextColumn", "SpinnerColumn", "RenderableColumn"}
+    for name, node, called in calls:
+        off = [key.value for key in node.keywords if key.arg == "markup"]
+        assert called not in {"Console", "from_markup", "Panel", "Prompt", "Confirm", "rprint"}, (name, node.lineno)
+        assert called not in plain or [ast.unparse(value) for value in off] == ["False"], (name, node.lineno)
+        assert not any(ast.unparse(value) == "True" for value in off), (name, node.lineno)
+    assert {called for _, _, called in calls} >= {"PlainConsole", "TextColumn"}
+
+
+def test_brackets_are_shown_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    said = PlainConsole(width=200, force_terminal=True, color_system=None)
+    said.print("pip install '.[ray]'", new_table("sd[raw]", "theta[bold]"))
+    with progress(said) as show:
+        show("prior of b[red]", 1, 2, ["now b[blue]"])
+        said.print(show._render())
+    out = capsys.readouterr().out
+    assert [text for text in ("[ray]", "[raw]", "[bold]", "[red]", "[blue]") if text not in out] == []
 
 
 def hostile_store(root: Path) -> Store:

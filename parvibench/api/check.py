@@ -68,14 +68,15 @@ def check(
     Raises:
         InputError: an unknown name, setting or baseline.
     """
+    from parvibench.checks.rounds import Plan
     from parvibench.checks.rounds import check as run
     from parvibench.checks.selection import outside_questions, select_questions
     from parvibench.core.algorithm import Algorithm
 
-    from .plan import named_methods
-
     how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
+        from .plan import named_methods
+
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
         if held:  # measured here, and known by no name
@@ -94,7 +95,12 @@ def check(
     )  # fmt: skip
     asked = chosen.resolve(None if baseline is None else Path(baseline))
     findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
-    return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline or ""))
+    if baseline is None:
+        return findings
+    from parvibench.checks.baseline import smallest_losses
+
+    sees = smallest_losses(asked.questions, Plan())
+    return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline), sees=sees)
 
 
 def _root(seed: int | None, names: Sequence[str]) -> int:

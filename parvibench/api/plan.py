@@ -181,6 +181,7 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
     if not overrides:
         return selected
     values = {**selected.model_dump(exclude_none=True), **overrides}
+    _build(values)  # an error of an override is reported once, and not again for every entry that gets it
     if execution.replicates is not None:
         values["tasks"] = [{"name": t.name} for t in selected.tasks]
     # Explicit values override those of an entry and of its preset.

@@ -124,7 +124,7 @@ class Forecast(NamedTuple):
     #: one per cell: ``task``, ``algorithm``, ``label``, ``key``, ``replicates``, ``chunks``, ``budget``, ``state``
     #: (``cached``, ``to run``, or a status with its reason, such as ``unsupported: ...``) and ``predicted_seconds`` of one process, or None
     cells: list[dict[str, Any]]
-    seconds: float  #: of all cells to run, on ``processes``
+    seconds: float  #: of all cells to run, on ``processes``, and until these have started
     processes: int
     notes: list[str]  #: warnings of the run
     tuning_first: bool  #: whether step sizes are tuned first, which takes further time
@@ -142,7 +142,7 @@ def forecast(
 ) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.cell_runs import why_not_run
-    from parvibench.harness.forecast import predict
+    from parvibench.harness.forecast import predict, starting
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan
@@ -166,6 +166,8 @@ def forecast(
         row["predicted_seconds"] = seconds
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
-    together = sum(row["predicted_seconds"] or 0.0 for _, row in waiting)
+    seconds = sum(row["predicted_seconds"] or 0.0 for _, row in waiting) / processes
+    if waiting and count and execution.ray is None:
+        seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     notes = [*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)]
-    return Forecast(rows, together / processes, processes, notes, execution.tune and plan.untuned_part() is not None)
+    return Forecast(rows, seconds, processes, notes, execution.tune and plan.untuned_part() is not None)

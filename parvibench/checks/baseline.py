@@ -23,8 +23,10 @@ from parvibench.core.streams import derive_seed
 from parvibench.harness.suite.cells import Cell
 
 from .evidence import Array, law_p_values, shift
+from .outcomes import gating
 from .question import Asked, Expected, Fixed, Law, Measurement, Question, measure
 from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, direction_of_change
+from .rounds import Plan
 from .summaries import joined
 
 FORMAT = 1
@@ -159,6 +161,32 @@ def _expected(baseline: Baseline, cell: Cell, stored: Statistics) -> dict[str, E
         draws, tolerance = (np.full_like(x, x[0]), CONSTANT) if constant else (x, 0.0)
         found[name] = Law(draws, better, best, gates=name != TIME, tolerance=tolerance)
     return found
+
+
+def smallest_losses(asked: Sequence[Question], plan: Plan) -> list[str]:
+    """The loss in the primary metric that four of five of these checks see, a sentence for each cell of the baseline."""
+    tests, found = sum(len(gating(q.expected())) for q in asked), []
+    for q in (q for q in asked if isinstance(q, CellQuestion)):
+        metric, expected = q.cell.load()[0].primary, q.expected()
+        if isinstance(law := expected.get(metric), Law) and np.isfinite(law.values).all():
+            loss = 100 * smallest_loss(law.values, tests, len(gating(expected)), plan)
+            judged = f"against these {len(law.values)} replicates"
+            found.append(
+                f"{q.task}: four of five checks {judged} see a loss of {loss:.2g}% in {metric}; a smaller one may pass"
+            )
+    return found
+
+
+def smallest_loss(values: Array, tests: int, own: int, plan: Plan) -> float:
+    """Shift of a statistic with these values (m,), over their median, that four of five checks of so many tests see.
+
+    By Mann and Whitney's test of normal values, one of two, two-sided: the first replicates must leave the answer to ``own``
+    tests open, and all must fail. The approximation promises nine of ten; four of five is what few replicates give.
+    """
+    m, spread = len(values), stats.iqr(values, scale="normal")
+    rules = (plan.stages[0], plan.doubt / own), (plan.stages[-1], plan.threshold(tests))
+    sds = [stats.norm.isf((p / 4, 0.1)).sum() * math.sqrt((n + m + 1) * math.pi / (3 * n * m)) for n, p in rules]
+    return float(max(sds) * spread / abs(np.median(values)))
 
 
 def _is_constant(x: Array) -> bool:

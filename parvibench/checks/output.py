@@ -95,7 +95,7 @@ def command(test: Test, findings: Findings) -> str:
 
 def lines(findings: Findings) -> list[str]:
     """The whole outcome but for its last line, at 80 columns."""
-    return [line for group in groups(findings) for line in _lines_of(group)] or asked(findings)
+    return [line for group in groups(findings) for line in _lines_of(group)] or [*asked(findings), *findings.sees]
 
 
 def _lines_of(group: Group) -> list[str]:
@@ -148,14 +148,13 @@ def _wrapped(text: str, indent: str = "", hanging: str = "") -> list[str]:
 
 
 def asked(findings: Findings) -> list[str]:
-    """The tests that were made: of one sampler every statistic, otherwise numbers of samplers, targets and tests."""
+    """The tests that were made: of one sampler by question, otherwise numbers of samplers, targets and tests."""
     samplers = {t.algorithm for t in findings.tests}
     if len(samplers) == 1:
         found = []
         for task, tests in _grouped(findings.tests, _task).items():
-            kinds = Counter(t.metric.removeprefix("contract.").partition("[")[0].replace("_", " ") for t in tests)
-            listed = ", ".join(f"{kind} ({n})" if n > 1 else kind for kind, n in kinds.items())
-            found += _wrapped(f"tested on {task}: {listed}")
+            kinds = Counter(t.question.removesuffix(f" on {t.task}") for t in tests)
+            found += _wrapped(f"tested on {task}: {', '.join(f'{kind} ({n})' for kind, n in kinds.items())}")
         return found
     against = Counter(t.oracle for t in findings.tests)
     tasks = {t.task for t in findings.tests}

@@ -32,6 +32,8 @@ def _ask(question: Question, level: float, seed: int) -> None:
         raise RuntimeError(f"{question.algorithm}, {question.name}: {crashes[0]}")
     if findings.red:
         pytest.fail(failure(question, findings, level), pytrace=False)
+    if not findings.tests:
+        pytest.skip(f"{question.algorithm}, {question.name}: {question.nothing}")
 
 
 def parametrize(

@@ -71,6 +71,7 @@ class Question(ABC):
 
     title: ClassVar[str] = "question"  #: of its kind, in a word
     hint: ClassVar[str] = ""  #: what usually causes a failure
+    nothing: ClassVar[str] = "no statistic could be measured"  #: reason where there is nothing to judge
     oracle: Oracle = "truth"  #: where the expectations come from
     task: str  #: name shown
     algorithm: str  #: label shown
@@ -114,6 +115,7 @@ class Asked(NamedTuple):
 class Measurement(Job[dict[int, Values]]):
     """Questions measured one after another in one process: a job of an executor."""
 
+    preload = ("parvibench.checks.questions",)  # the metrics of a baseline are imported by the workers that need them
     questions: Mapping[int, Question]  #: by number in the check
     replicates: range  #: ids of the fresh replicates
     seed: int  #: root seed

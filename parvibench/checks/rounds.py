@@ -55,6 +55,7 @@ class Findings:
     #: sampler -> options that repeat its questions on the command line
     options: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""  #: file of the baseline
+    sees: Sequence[str] = ()  #: smallest losses that the comparison with it sees, in words
     unanswered: list[str] = field(default_factory=list)  #: questions without a clear answer when the check was stopped
 
     @property

@@ -1,22 +1,26 @@
 """The questions of a check: samplers and densities against known truth, and against a baseline where one is given."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError, UnknownNameError
-from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.suite import Suite
 
-from .baseline import Baseline, Subject, cell_subject, questions
 from .question import Asked, Question
 from .questions import example_questions, sampler_questions
 from .questions.density import own_density_questions
 from .questions.of_sampler import Effort, Sampler, loaded
 from .summaries import settings_of
+
+if TYPE_CHECKING:
+    from parvibench.harness.suite.cells import Cell
+
+    from .baseline import Baseline, Subject
 
 #: Default iterations of a sampler that does not ship with the package or has settings of its own.
 ITERATIONS = 500
@@ -41,12 +45,16 @@ class Selection:
         """
         if baseline is None:
             return Asked(list(self.truths), [], [])
+        from .baseline import Baseline, questions
+
         stored = Baseline.load(baseline)
         asked = questions(stored, self._cells(stored), self.densities)
         return asked._replace(questions=[*asked.questions, *self.truths])
 
     def subjects(self, old: Baseline | None) -> list[Subject]:
         """What a baseline records: every named sampler on every task; ``InputError`` without a sampler."""
+        from .baseline import cell_subject
+
         return [cell_subject(cell) for cell in self._cells(old)]
 
     @property
@@ -56,6 +64,9 @@ class Selection:
 
     def _cells(self, stored: Baseline | None) -> list[Cell]:
         """Samplers on the named tasks, by default on those of the baseline."""
+        from parvibench.harness.suite.cells import expand
+        from parvibench.harness.suite.suite import Suite
+
         if not self.samplers:
             raise InputError("--baseline is about samplers: name one or more with --algorithm")
         recorded = dict.fromkeys(name.partition("/")[0] for name in (stored.cells if stored else ()))

@@ -41,58 +41,23 @@ _Run = Annotated[str, Argument(help="Id of a run in the store, or folder of anot
     "`parvibench check -t target.py:ring` (the density of an unregistered task)"
 )
 def check(
-    algorithm: Annotated[
-        list[str] | None,
-        Option(
-            "--algorithm",
-            "-a",
-            help="Sampler (repeatable): a name, module:Class or file.py:Class. Default: all built-in samplers.",
-            autocompletion=shared.names_of("algorithm"),
-        ),
-    ] = None,
-    task: Annotated[
-        list[str] | None,
-        Option(
-            "--task",
-            "-t",
-            help="With --baseline: tasks on which the samplers run. Otherwise: only tests on this target, or of the "
-            "density of a task from outside, file.py:TASK (repeatable).",
-            autocompletion=shared.names_of("task"),
-        ),
-    ] = None,
+    algorithm: Annotated[list[str] | None, Option("--algorithm", "-a", help="Sampler (repeatable): a name, module:Class or file.py:Class. Default: all built-in samplers.", autocompletion=names_of("algorithm"))] = None,
+    task: Annotated[list[str] | None, Option("--task", "-t", help="With --baseline: tasks on which the samplers run. Otherwise: only tests on this target, or of the density of a task from outside, file.py:TASK (repeatable).", autocompletion=names_of("task"))] = None,
     stan_library: shared.StanLibrary = None,
     setting: shared.Settings = None,
-    iterations: Annotated[
-        int, Option(min=1, help="Iterations for a sampler from outside, or with settings of its own.")
-    ] = 500,
-    allow_diverged: Annotated[
-        float, Option(min=0, max=1, help="Share of the points of such a sampler that may be non-finite.")
-    ] = 0.0,
-    exact: Annotated[
-        Literal["reversible", "invariant", "adapted", "no"] | None,
-        Option(
-            help="Claim about the kernel to be tested, in place of the class's `exact`; adapted: from half of the run on."
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None, Option(help="File with recorded results of the samplers, for comparison or for --update.")
-    ] = None,
-    update: Annotated[
-        bool, Option(help="Record the results of the samplers in the baseline, after showing what changes.")
-    ] = False,
-    workers: Annotated[
-        int | None, Option(help="Worker processes; 0 runs everything in this process. Default: one per CPU.")
-    ] = None,
-    seed: Annotated[
-        int | None,
-        Option(help="Seed of all replicates. Default: 1 for samplers from outside, otherwise random and printed."),
-    ] = None,
+    iterations: Annotated[int, Option(min=1, help="Iterations for a sampler from outside, or with settings of its own.")] = 500,
+    allow_diverged: Annotated[float, Option(min=0, max=1, help="Share of the points of such a sampler that may be non-finite.")] = 0.0,
+    exact: Annotated[Literal["reversible", "invariant", "adapted", "no"] | None, Option(help="Claim about the kernel to be tested, in place of the class's `exact`; adapted: from half of the run on.")] = None,
+    baseline: Annotated[Path | None, Option(help="File with recorded results of the samplers, for comparison or for --update.")] = None,
+    update: Annotated[bool, Option(help="Record the results of the samplers in the baseline, after showing what changes.")] = False,
+    workers: Annotated[int | None, Option(help="Worker processes; 0 runs everything in this process. Default: one per CPU.")] = None,
+    seed: Annotated[int | None, Option(help="Seed of all replicates. Default: 1 for samplers from outside, otherwise random and printed.")] = None,
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first question that fails.")] = False,
     junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
     markdown: Annotated[Path | None, Option(help="Append a Markdown summary to this file.")] = None,
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Let --update write without confirmation.")] = False,
-) -> int:
+) -> int:  # fmt: skip
     """Test samplers against known truth, and against a baseline: exit code 0 if all is well, 1 if a test fails.
 
     Ctrl-C or a time limit (SIGTERM) ends with the outcome of the questions answered so far, and exit code 1.
@@ -162,12 +127,15 @@ def _write(findings: api.Findings, junit: Path | None, markdown: Path | None, as
     if as_json:
         shared.print_json(output.document(findings))
     else:
-        for line in output.lines(findings):
+        counts = f"{output.counts(findings)} (p < {findings.threshold:.1e})"
+        verdict = [f"{findings.verdict}: {counts}; --seed {findings.seed}"]
+        passed = findings.verdict == "pass"  # what failed is read from its end
+        for line in [*verdict * passed, *output.lines(findings)]:
             answer(line)
         for line in output.notes(findings):
             warn(line)
-        counts = f"{output.counts(findings)} (p < {findings.threshold:.1e})"
-        answer(f"{findings.verdict}: {counts}; --seed {findings.seed}")
+        for line in verdict[passed:]:
+            answer(line)
     return 0 if findings.verdict == "pass" else EXIT_FAILED
 
 

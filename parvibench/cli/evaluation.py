@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from parvibench.api.run import DEFAULT_STORE
 
@@ -91,7 +92,7 @@ def _print(document: dict[str, Any], doubt: str) -> None:
     left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
     for reason in dict.fromkeys(row["reason"] for row in left):
         answer(f"{', '.join(row['metric'] for row in left if row['reason'] == reason)}: {reason}")
-    out_console.print(f"{document['n']} samples of {document['task']}: {_verdict(document)}")
+    out_console.print(Text.assemble(f"{document['n']} samples of {document['task']}: ", *_verdict(document)))
 
 
 #: Coordinates shown.
@@ -112,16 +113,16 @@ def _print_chains(found: dict[str, Any]) -> None:
     answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
 
 
-def _verdict(document: dict[str, Any]) -> str:
-    """The verdict with the number of samples and the metrics behind it."""
+def _verdict(document: dict[str, Any]) -> tuple[tuple[str, str], str]:
+    """The verdict, styled, with the number of samples and the metrics behind it."""
     if not document["judged_by"]:
-        return f"[bold]no verdict[/] ({document['reason']})"
+        return ("no verdict", "bold"), f" ({document['reason']})"
     judged, n = document["n_judged"], document["n"]
     rests = f"judged on {judged if judged == n else f'{judged} of {n}'} samples by {', '.join(document['judged_by'])}"
     if document["reason"] and document["verdict"] == "not applicable":
-        return f"[bold]no verdict[/] ({document['reason']}; {rests})"
+        return ("no verdict", "bold"), f" ({document['reason']}; {rests})"
     note = f"; {document['reason']}" if document["reason"] else ""
-    return f"[bold]{document['verdict']}[/] from exact draws ({rests}; Holm, 5%{note})"
+    return (document["verdict"], "bold"), f" from exact draws ({rests}; Holm, 5%{note})"
 
 
 def _evaluation_cells(row: dict[str, Any], thinned: bool) -> list[str]:

@@ -6,8 +6,8 @@ from textwrap import indent
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parvibench.api import doctor as diagnosis
 from parvibench.api import listing
@@ -86,7 +86,7 @@ def show(
     else:
         table = Table.grid(padding=(0, 2))
         for key, value in facts.items():
-            table.add_row(f"[bold]{key}[/]", _readable(value))
+            table.add_row(Text(key, style="bold"), _readable(value))
         out_console.print(table)
     if figure is not None:
         if kind != "task":
@@ -108,7 +108,7 @@ def _readable(value: Any) -> str:
         return ", ".join(_readable(v) for v in value)
     if isinstance(value, float):
         return f"{value:.4g}"
-    return escape(str(value))
+    return str(value)
 
 
 def _nested(value: Any) -> str:
@@ -144,17 +144,15 @@ def new(
 @app.command(epilog="Examples:\n\n`parvibench doctor --json`\n\n`parvibench doctor --gpu`")
 def doctor(
     as_json: Json = False,
-    gpu: Annotated[
-        bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")
-    ] = False,
-) -> None:
+    gpu: Annotated[bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")] = False,
+) -> None:  # fmt: skip
     """Check the installation: versions, devices, data, store, tracking."""
     checks = []
     for check in diagnosis.doctor_of_gpu() if gpu else diagnosis.doctor():
         checks.append(check)
         if not as_json:
-            mark = "[green]ok[/]" if check["ok"] else "[yellow]--[/]"
-            out_console.print(f"{mark}  {escape(check['what'])}: {escape(check['found'])}", highlight=False)
+            mark = ("ok", "green") if check["ok"] else ("--", "yellow")
+            out_console.print(Text.assemble(mark, f"  {check['what']}: {check['found']}"), highlight=False)
     if as_json:
         print_json(checks)
     if not all(c["ok"] or not c["required"] for c in checks):

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from parvibench.api import run as api
@@ -30,10 +30,12 @@ class progress:
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or shared.console
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TextColumn("{task.fields[left]}"), console=self._console)
-        self._row = self._bar.add_task("", total=None, left="")
-        self._line, self._below = "", list[str]()
+        what, count, left = (
+            TextColumn(f"{{task.{text}}}", markup=False) for text in ("description", "fields[count]", "fields[left]")
+        )
+        self._bar = Progress(what, BarColumn(), count, TimeElapsedColumn(), left, console=self._console)
+        self._row = self._bar.add_task("", total=None, count="", left="")
+        self._line, self._printed, self._below = "", "", list[str]()
         self._live = Live(console=self._console, transient=True, get_renderable=self._render)
         self._last = self._began = time.monotonic()
         self._total = self._done = self._first = -1.0
@@ -43,16 +45,24 @@ class progress:
             self._live.start()
         return self
 
-    def __call__(self, text: str, done: float, total: float, below: Sequence[str] = ()) -> None:
-        """Update the display; ``below`` are lines under the bar, fractions of ``done`` count in the rate."""
+    def __call__(
+        self, text: str, done: float, total: float, below: Sequence[str] = (), finished: int | None = None
+    ) -> None:
+        """Update the display; ``below`` are lines under the bar, fractions of ``done`` count in the bar and the rate.
+
+        The number shown is ``finished``, by default that of ``done``.
+        """
         now = time.monotonic()
         if total != self._total or done < self._done:  # another kind of work
             self._total, self._first, self._began = total, done, now
         self._done, self._below = done, list(below[:_MAX_SHOWN])
         rate, left = self._rate(now)
-        self._bar.update(self._row, description=f"{text:<44.44}", completed=done, total=total or None, left=left)
-        of, running = (f"/{total:g}" if total else ""), "; ".join(self._below)
-        self._line = f"  {int(done)}{of} {text}{rate}{left and f', {left}'}{running and f'  now: {running}'}"
+        count = f"{int(done) if finished is None else finished}{f'/{total:g}' if total else ''}"
+        self._bar.update(
+            self._row, description=f"{text:<44.44}", completed=done, total=total or None, count=count, left=left
+        )
+        running = "; ".join(self._below)
+        self._line = f"  {count} {text}{rate}{left and f', {left}'}{running and f'  now: {running}'}"
         if now - self._last >= _PLAIN_EVERY_S:
             self.print_line()
 
@@ -66,8 +76,9 @@ class progress:
     def print_line(self) -> None:
         """Print the plain line now, unless there is a live bar."""
         self._last = time.monotonic()
-        if not self._console.is_terminal:
+        if not self._console.is_terminal and self._line != self._printed:
             self.print(self._line)
+            self._printed = self._line
 
     def print(self, text: str) -> None:
         """Print a line above the display."""
@@ -140,7 +151,8 @@ class Display:
         for (key, _), state in self._running.items():
             shares.setdefault(key, []).append(state["share"])
         self._shown = max(self._shown, self._done + sum(sum(v) / len(v) for v in shares.values()))
-        self._show("cells", self._shown, self._todo, [_described(state) for state in self._running.values()])
+        running = [_described(state) for state in self._running.values()]
+        self._show("cells", self._shown, self._todo, running, self._done)
 
 
 def _described(state: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 from typer import Argument, Option
 
 from parvibench.core.errors import InputError
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, help="Reference samples: build, verify, 
 if TYPE_CHECKING:
     from parvibench.api.certify import Notify
 
-_MARKS = {True: "[green]ok[/]", False: "[red]FAILED[/]", None: "[yellow]skipped[/]"}
+_MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
 
 
 @app.command("verify", epilog="Example: `parvibench reference verify banana`")
@@ -34,8 +34,8 @@ def reference_verify(
     for name, checks in verify_references(tasks or ()):
         found[name] = checks
         for check in [] if as_json else checks:
-            text = escape(f"{name}: {check.name} ({check.found})")
-            out_console.print(f"{_MARKS[check.passed]} {text}", highlight=False, soft_wrap=True)
+            text = Text.assemble(_MARKS[check.passed], f" {name}: {check.name} ({check.found})")
+            out_console.print(text, highlight=False, soft_wrap=True)
     failed = [name for name, checks in found.items() if any(c.passed is False for c in checks)]
     if as_json:
         print_json({name: [asdict(c) for c in checks] for name, checks in found.items()})

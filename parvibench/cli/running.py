@@ -112,7 +112,9 @@ def run(
         if beside is None
         else {"against": {"rows": json.loads(beside[0].to_json(orient="records")), "sentences": beside[1]}}
     )
-    _print_results(results, out / "report", as_json=as_json, quiet=quiet, more=more, document=document or {})
+    _print_results(
+        results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document or {}
+    )
 
 
 def _print_against(board: pd.DataFrame, said: list[str]) -> None:
@@ -292,24 +294,25 @@ def merge(
 
 
 def _print_results(
-    results: report_api.Results,
-    folder: Path,
-    *,
-    as_json: bool,
-    quiet: bool = False,
-    more: Iterable[str] = (),
-    document: Mapping[str, Any] = MappingProxyType({}),
-) -> None:
-    """Print the leaderboard (and ``more``), or the JSON document (with ``document``), of a run with a report in ``folder``; exit 1 if a cell failed."""
+    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, brief: bool = False,
+    more: Iterable[str] = (), document: Mapping[str, Any] = MappingProxyType({}),
+) -> None:  # fmt: skip
+    """Print the leaderboard (and ``more``), or the JSON document (with ``document``), of a run with a report in ``folder``; exit 1 if a cell failed.
+
+    ``brief``: of an interrupted run only the number of finished cells.
+    """
     page = folder / "index.html"
+    left = brief and sum(cell.status == "interrupted" for cell in results.cells)
     if as_json:
         shared.print_json({**results.document(str(page)), **document})
+    elif left:
+        answer(f"finished: {len(results.cells) - left} of {counted(len(results.cells), 'cell')}; report: {page}")
     elif not quiet:
         report_api.print_leaderboard(results, shared.out_console)
         for text in more:
             answer(text)
         answer(f"\nreport: {page}")
     if results.failed:
-        if quiet:
+        if quiet and not left:
             note("exit code 1: a cell failed; `parvibench report` lists it")
         raise typer.Exit(EXIT_FAILED)

@@ -25,11 +25,14 @@ EXIT_USAGE = 2
 
 
 class PlainConsole(Console):
-    """A console that shows control characters as escapes, so that no text can control the terminal.
+    """A console that shows control characters as escapes, so that no text can control the terminal, and brackets as they are.
 
-    Labels, keys and reasons come from suite files, stores and servers of others. The program's own styles and cursor
-    movements are not text, and pass.
+    Labels, keys and reasons come from suite files, stores and servers of others. The program's own styles, those of
+    ``Text``, and cursor movements are not text, and pass.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
 
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         """As ``Console.render``, with the text escaped."""
@@ -39,9 +42,9 @@ class PlainConsole(Console):
 
 
 #: stderr: progress, notes, errors.
-console = PlainConsole(stderr=True, emoji=False)
+console = PlainConsole(stderr=True)
 #: stdout: the result.
-out_console = PlainConsole(emoji=False)
+out_console = PlainConsole()
 
 
 def names_of(kind: str) -> Callable[[str], list[str]]:
@@ -50,19 +53,16 @@ def names_of(kind: str) -> Callable[[str], list[str]]:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Suite = Annotated[
-    str | None,
-    typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite")),
-]
-Tasks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--task",
-        "-t",
-        help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.",
-        autocompletion=names_of("task"),
-    ),
-]
+# fmt: off
+Suite = Annotated[str | None, typer.Option(help="Name of a shipped suite, or path of a suite file (.yaml).", autocompletion=names_of("suite"))]
+Tasks = Annotated[list[str] | None, typer.Option("--task", "-t", help="Only this task (repeatable): a name, or module:NAME or file.py:NAME of an unregistered one.", autocompletion=names_of("task"))]
+Algorithms = Annotated[list[str] | None, typer.Option("--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.", autocompletion=names_of("algorithm"))]
+Settings = Annotated[list[str] | None, typer.Option("--set", metavar="[A.]KEY=VALUE", help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.")]
+Plugins = Annotated[bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")]
+Workers = Annotated[int | None, typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU; a GPU has one.")]
+Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
+# fmt: on
 _STAN_LIBRARY = "PARVIBENCH_STAN_LIBRARY"
 
 
@@ -74,36 +74,7 @@ def _known(files: list[Path] | None) -> None:
         os.environ[_STAN_LIBRARY] = os.pathsep.join(str(file.absolute()) for file in files)
 
 
-StanLibrary = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Library that BridgeStan compiled of the Stan program NAME.stan, NAME_model.so, for what stanli does not "
-        "support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY,
-    ),
-]  # fmt: skip
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algorithm", "-a", help="Only this algorithm or label (repeatable): a name, or module:Class or file.py:Class of an unregistered one.",
-        autocompletion=names_of("algorithm"),
-    ),
-]  # fmt: skip
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="[A.]KEY=VALUE",
-        help="Setting of algorithm or label A (repeatable); A may be omitted if exactly one algorithm is given.",
-    ),
-]  # fmt: skip
-Plugins = Annotated[
-    bool, typer.Option("--allow-plugins", help="Load the files beside the suite that it names as file.py:OBJECT.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(help="Number of worker processes; 0 runs in this process. Default: one per CPU; a GPU has one."),
-]
-Timeout = Annotated[float, typer.Option(help="Wall-clock limit of one chunk of replicates, in seconds.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the result store.", show_default=True)]
+StanLibrary = Annotated[list[Path] | None, typer.Option(help="Library that BridgeStan compiled of the Stan program NAME.stan, NAME_model.so, for what stanli does not support (repeatable).", callback=_known, expose_value=False, envvar=_STAN_LIBRARY)]  # fmt: skip
 
 
 def warn(message: str) -> None:
@@ -113,12 +84,12 @@ def warn(message: str) -> None:
 
 def note(message: str, style: str = "") -> None:
     """Print plain text on stderr, never wrapped."""
-    console.print(message, style=style, highlight=False, markup=False, soft_wrap=True)
+    console.print(message, style=style, highlight=False, soft_wrap=True)
 
 
 def answer(message: str) -> None:
     """Print plain text on stdout, never wrapped."""
-    out_console.print(message, highlight=False, markup=False, soft_wrap=True)
+    out_console.print(message, highlight=False, soft_wrap=True)
 
 
 def print_json(document: Any) -> None:

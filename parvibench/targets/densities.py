@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import vmap
 
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.reference import Reference
 from parvibench.core.target import Target
 from parvibench.core.task import DENSITY_METRICS, Task
@@ -200,7 +200,7 @@ class FunctionTarget(Target):
             elif self.task.own_score is None:
                 values = vmap(function)(points)
             else:  # no PyTorch inside: nothing to vectorise
-                values = torch.stack([_tensor(function(point)).reshape(shape) for point in points])
+                values = torch.stack([_shaped(_tensor(function(point)), shape) for point in points])
         except (RuntimeError, TypeError) as error:
             if not any(words in str(error) for words in _OF_THE_HOST):
                 raise
@@ -208,11 +208,18 @@ class FunctionTarget(Target):
                 f"{self.task.name}: the function combines points on {x.device} with arrays or tensors on the CPU; move them "
                 "with .to(x.device), or run with --device cpu"
             ) from error
-        return values.to(x).reshape(*x.shape[:-1], *shape)
+        return _shaped(values.to(x), (len(points), *shape)).reshape(*x.shape[:-1], *shape)
 
 
 #: In PyTorch's messages about a function that mixes devices.
 _OF_THE_HOST = ("on the same device", "device type tensor to numpy")
+
+
+def _shaped(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Values of a function in that shape, axes of length one aside; ``ShapeError`` for others."""
+    if values.numel() != math.prod(shape):
+        raise ShapeError(f"gave shape {tuple(values.shape)}, not {shape}")
+    return values.reshape(shape)
 
 
 def _tensor(value: Any) -> Tensor:
@@ -334,6 +341,8 @@ def _scored(task: FunctionTask, x: Tensor) -> Tensor:
     """Scores at points (n, D); ``InputError`` where there are none."""
     try:
         score = task.target([0], "cpu", x.dtype).score(x[None])[0].detach()
+    except ShapeError as error:
+        raise InputError(f"{task.name}: score {error}, that of the point{'s' * task.batched} given to it") from error
     except Exception as error:
         first = str(error).strip().split("\n")[0][:200]
         if task.own_score is not None:

@@ -13,10 +13,11 @@ from command_line import Run
 
 from parvibench.checks import baseline as past
 from parvibench.checks.baseline import Baseline, cell_subject
+from parvibench.checks.evidence import law_p_values
 from parvibench.checks.outcomes import RED, decide
 from parvibench.checks.question import Fixed
 from parvibench.checks.replicates import TIME, as_array, density_values, moments
-from parvibench.checks.rounds import check
+from parvibench.checks.rounds import Plan, check
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task
 from parvibench.core.streams import Streams
@@ -44,6 +45,24 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("baseline") / "b.json"
     made(cells(), ["banana"]).write(file)
     return file
+
+
+def test_four_of_five_checks_see_the_smallest_loss() -> None:
+    """Simulated by the rules of a check, over baselines: about four of five fail at that loss, few at half of it."""
+    generator, plan, tests, own = np.random.default_rng(1), Plan(), 40, 8
+
+    def seen(factor: float) -> bool:
+        values = generator.lognormal(0.0, 0.2, 120)
+        fresh = generator.lognormal(0.0, 0.2, plan.stages[-1])
+        fresh *= 1 + factor * past.smallest_loss(values, tests, own, plan)
+        for n in plan.stages:
+            p = law_p_values(fresh[:n, None], values[:, None])[0]
+            if p <= plan.threshold(tests) or p * own >= plan.doubt:
+                break
+        return bool(p <= plan.threshold(tests))
+
+    assert 0.7 <= np.mean([seen(1.0) for _ in range(150)]) <= 0.9
+    assert np.mean([seen(0.5) for _ in range(100)]) < 0.25
 
 
 def test_clean_replicates_pass_and_a_bug_does_not(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

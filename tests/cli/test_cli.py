@@ -99,6 +99,23 @@ def test_wrong_usage_is_told_and_exits_2(call: Run, tmp_path: Path, arguments: l
     assert not list(tmp_path.rglob("*.json"))
 
 
+def test_an_override_that_every_entry_gets_is_refused_once(call: Run) -> None:
+    assert (
+        call("run", "--task", "banana", "-a", "svgd", "-a", "ula", "--budget", "steps=9").err.count("unknown key") == 1
+    )
+
+
+def test_an_interrupted_run_prints_a_line_and_its_report_each_reason_once(call: Run, tmp_path: Path) -> None:
+    (tmp_path / "stops.py").write_text(
+        "import parvibench as pb\n\n\nclass Stops(pb.UnbatchedSampler):\n    name = 'stops'\n\n"
+        "    def move(self, problem, settings, x, generator):\n        raise KeyboardInterrupt\n"
+    )
+    named = ("--task", "banana", "--task", "multimodal", "-a", "stops.py:Stops", "--out", "store")
+    answer = call("run", *named, *TINY[:-1])  # in this process, where it is Ctrl-C
+    assert (answer.code, answer.out) == (1, "finished: 0 of 2 cells; report: store/report/index.html\n")
+    assert call("report", "--out", "store").out.count("the same command resumes") == 1
+
+
 def test_cuda_is_refused_without_a_device(call: Run) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():

@@ -104,8 +104,8 @@ def touched(*args, **kwargs):
 
 for name in ("is_available", "device_count", "init", "_lazy_init", "current_device", "get_device_name"):
     setattr(torch.cuda, name, touched)
-from parvibench.harness.workers.processes import _PRELOAD
-for module in _PRELOAD:
+from parvibench.harness.workers.processes import PRELOAD
+for module in PRELOAD:
     __import__(module)
 """
 

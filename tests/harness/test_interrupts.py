@@ -131,6 +131,8 @@ def test_plain_lines_show_rate_and_time_left(tmp_path: Path, monkeypatch: pytest
     display.progress(Progress(job, {"iteration": 10, "share": 0.5}))
     last = text.getvalue().splitlines()[-1]
     assert last == "  0/3 cells, 0.5 a minute, about 5 min left  now: multimodal x svgd 50% ksd 0.125"
+    display.progress(Progress(job, {"iteration": 20, "share": 1.0}))  # its last metrics are still to come
+    assert text.getvalue().splitlines()[-1].startswith("  0/3 cells, ")
 
 
 def test_forecasts_come_from_the_store_or_from_two_steps(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def test_a_good_suite_expands_to_its_cells() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
+        ("replicates: 4", "\treplicates: 4", r"mine.yaml:6: a tab before a key or a value: YAML is indented by spaces"),
         ("replicates: 4", "replicates: four", r"mine.yaml:6: replicates: .*integer.*'four'"),
         ("replicates: 4", "replicates: 0", r"mine.yaml:6: replicates: .*greater than 0"),
         ("replicates: 4", "replicate: 4", r"mine.yaml:6: replicate: unknown key"),

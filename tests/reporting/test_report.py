@@ -33,7 +33,7 @@ from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
 from parvibench.reporting.page import html_page as rendering
-from parvibench.reporting.page import report_files
+from parvibench.reporting.page import report, report_files
 from parvibench.reporting.page.provenance import step_sizes
 from parvibench.reporting.page.report import Report
 from parvibench.reporting.page.report_files import write_report
@@ -188,6 +188,9 @@ def test_machine_files_hold_every_value(results, out):
 def test_figures_are_the_same_every_time_and_lie_beside_their_data(results, out, html_page):
     drawings = Report.of(results).drawings()
     assert drawings == Report.of(results).drawings()
+    assert drawings == [*report.drawings(results)]  # one by one, for a single figure
+    named = next(d.name for d in drawings if d.name.startswith("curve-banana"))
+    assert next(report.drawings(results, named)).name.startswith("curve-banana")  # its task is drawn first
     assert len({d.name for d in drawings}) == len(drawings)
     text = html.unescape(html_page)
     for d in drawings:

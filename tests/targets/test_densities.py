@@ -117,6 +117,7 @@ REFUSED = {
     "a count of calls": (lambda x: -x.square().sum() + next(COUNT), {}, "log_density gives other values"),
     "a score by chance": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: -2 * x + random.random()}, "score gives other values"),
     "a wrong score": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: -x}, "score is not the gradient of log_density"),
+    "a score of another shape": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: -2 * x[:2]}, r"score gave shape \(2,\), not \(3,\)"),
     "a failing score": (lambda x: -(x.numpy() ** 2).sum(), {"score": lambda x: 1 / 0}, "score fails: ZeroDivisionError"),
     "another dimension": (lambda x: -(torch.eye(4, dtype=x.dtype) @ x).sum(), {}, "is dim=3 right"),
     "no dimension": (lambda x: -x.square().sum(), {"dim": 0}, "dim is the number of coordinates"),

@@ -29,6 +29,7 @@ class Normaliser(OfSampler):
 
     title = "normaliser"
     hint = "weights that are not multiplied up, are averaged as logarithms, are forgotten, or survive a resampling"
+    nothing = "its Info reports no `log_z` at temperature 1"
 
     def measure(self, replicates: range, seed: int) -> Values:
         """One value per replicate, of the last step."""
@@ -52,7 +53,6 @@ class Normaliser(OfSampler):
     def _ratio(self, steps: int, ids: tuple[int, ...], seed: int) -> Tensor:
         """Estimated over exact constant, less 1, (R,): infinite where log Z is, NaN where it is not known yet."""
         info, exact = self._last(steps, ids, seed), STABLE[self.task].facts.log_z
-        assert exact is not None
         assert exact is not None  # of both targets
         ratio = (torch.as_tensor(info.log_z).double().reshape(len(ids)) - exact).exp() - 1
         reached = getattr(info, "inverse_temperature", 1.0 if steps == self.effort.steps else 0.0)

@@ -32,6 +32,8 @@ def read_yaml(content: bytes, source: str) -> CommentedMap:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         problem = (error.problem or "not valid YAML").split("\n")[0]
+        if "'\\t'" in problem:
+            problem = "a tab before a key or a value: YAML is indented by spaces"
         raise SuiteError(f"{source}{line}: {problem}") from None
     except (YAMLError, ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError) as error:
         reason = str(error).split("\n")[0] or type(error).__name__

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
@@ -33,6 +33,9 @@ OnProgress = Callable[[int, News], None]
 
 class Job(ABC, Generic[T]):
     """What an executor can run; picklable where the executor has other processes."""
+
+    #: Modules that a fork server imports once, for all of its workers; by default those of a run.
+    preload: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def run(self, notify: Notify) -> T:

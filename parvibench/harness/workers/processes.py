@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -51,7 +51,8 @@ class Workers:
     def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
         process_groups.own_temporary_folder()
-        start = partial(_Worker, _start_method(), self._timeout)
+        needed = dict.fromkeys(module for job in jobs for module in job.preload or PRELOAD)
+        start = partial(_Worker, _start_method(needed), self._timeout)
         running: list[_Worker] = []
         waiting = enumerate(jobs)
         finished: list[tuple[int, Outcome[T]]] = []
@@ -115,14 +116,14 @@ class Workers:
         return outcomes
 
 
-def _start_method() -> Any:
-    """Fork server with the heavy imports done where that is safe (Linux), else spawn."""
+def _start_method(preload: Iterable[str]) -> Any:
+    """Fork server with these imports done where that is safe (Linux), else spawn; a server that runs keeps its own."""
     if sys.platform != "linux":
         return mp.get_context("spawn")
     from multiprocessing import forkserver
 
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context.set_forkserver_preload([__name__, *preload])
     before = dict(os.environ)
     os.environ.update({**ALLOCATOR, **_THREADS, **{k: before[k] for k in ALLOCATOR if k in before}})
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -18,7 +18,7 @@ from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import captions, marks
 
 from .provenance import StepSizes, step_sizes, validity_checks
-from .sections import MethodSection, TaskSection, method_sections, task_sections
+from .sections import MAX_DRAWN, MethodSection, TaskSection, method_sections, task_drawings, task_sections
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,21 @@ class Report:
         """The number of cells by status."""
         cells = self.facts.cells
         return f"{len(cells)} cells: {marks.by_status(cells)}" if cells else "no cells"
+
+
+def drawings(facts: Facts, name: str = "") -> Iterator[Drawing]:
+    """Every figure as in ``Report.drawings``, each drawn when it is reached; those of the task in ``name`` come first."""
+    styles = label_styles(facts)
+
+    def over_tasks() -> Iterator[Drawing]:
+        yield from performance_profiles(facts, styles)
+        for group in lb.groups(facts.board):
+            yield from _drawings(facts, styles, group)
+
+    tasks = sorted(list(facts.by_task)[:MAX_DRAWN], key=lambda task: slug(task) not in name)
+    boards = {str(task): rows for task, rows in facts.board.groupby("task", sort=False)}
+    each = (d for t in tasks for d in task_drawings(facts, boards[t], t, styles))
+    return chain(each, over_tasks()) if any(slug(t) in name for t in tasks) else chain(over_tasks(), each)
 
 
 def _aggregated(facts: Facts, view: View, styles: Styles | None) -> list[Aggregates]:

@@ -20,7 +20,7 @@ from parvibench.reporting.text import captions
 
 from .html_page import render
 from .provenance import CONVERGED, COST, profile_in_words
-from .report import Report
+from .report import Report, drawings
 from .reports_index import Summary
 from .text_tables import to_markdown
 
@@ -72,11 +72,14 @@ def write_figure(facts: Facts, figure: str, out: Path, *, pdf: bool = False) -> 
     Raises:
         InputError: the report has no such figure.
     """
-    drawings = drawn(facts)
-    if figure not in drawings:
-        raise InputError(f"--figure {figure}: no such figure; there are {', '.join(drawings) or 'none'}")
+    seen = []
+    for drawing in drawings(facts, figure):
+        if drawing.name == figure:
+            break
+        seen.append(drawing.name)
+    else:
+        raise InputError(f"--figure {figure}: no such figure; there are {', '.join(seen) or 'none'}")
     out.mkdir(parents=True, exist_ok=True)
-    drawing = drawings[figure]
     paths = []
     if pdf:
         paths.append(out / f"{figure}.pdf")
@@ -92,7 +95,7 @@ def write_figure(facts: Facts, figure: str, out: Path, *, pdf: bool = False) -> 
 
 def drawn(facts: Facts) -> dict[str, Drawing]:
     """Every figure of the report by name."""
-    return {d.name: d for d in Report.of(facts).drawings()}
+    return {d.name: d for d in drawings(facts)}
 
 
 def _changes(frame: pd.DataFrame) -> list[Drawing]:

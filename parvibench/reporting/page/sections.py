@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
                 table=ranking_table(cells, rows, own.get(task, {}), facts.marks),
                 paths=path_table(cells),
                 budgets=_budgets(facts, task, str(rows["metric"].iloc[0])),
-                drawings=_drawings(facts, rows, task, styles) if i < MAX_DRAWN else (),
+                drawings=[*task_drawings(facts, rows, task, styles)] if i < MAX_DRAWN else (),
                 note="" if i < MAX_DRAWN else described.NOT_DRAWN.format(most=MAX_DRAWN),
                 absent=absent,
             )
@@ -94,18 +94,16 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
     return sections
 
 
-def _drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -> list[Drawing]:
-    """A task's figures: the ``MAX_LINES`` best methods and the anchors."""
+def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -> Iterator[Drawing]:
+    """A task's figures, each drawn when it is reached: the ``MAX_LINES`` best methods and the anchors."""
     best, anchors = rows.loc[rows["rank"].notna(), "label"], rows.loc[rows["anchor"], "label"]
     shown = TaskCells(facts, task, styles, [*map(str, best.head(MAX_LINES)), *map(str, anchors)])
     metric, samples = str(rows["metric"].iloc[0]), int(rows["samples"].max())
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
-    found: list[Drawing] = []
     for m in dict.fromkeys([metric, "rmse", *plane]):
-        found += anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
+        yield from anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
     for draw in (particles, trajectories, marginals, autocorrelations, predictions):
-        found += draw(shown)
-    return found
+        yield from draw(shown)
 
 
 def _budgets(facts: Facts, task: str, metric: str) -> list[Table]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from rich import box
 from rich.console import Console
@@ -143,10 +144,13 @@ def print_leaderboard(facts: Facts, console: Console) -> None:
     console.print(Text("; ".join([marks.BOLD_SHORT, *marks_used(board)]), style="dim"))
     for notice in filter(None, (unfinished(facts), marks.lost_references(facts.lost_references))):
         console.print(Text(notice, style="yellow"))
-    for row in board[board["status"] != Status.OK].to_dict("records"):
-        reason = " ".join(row["reason"].split())
-        line = Text.assemble((entry(row), "yellow"), f"  {row['task']} / {row['label']}: {reason:.200}")
-        console.print(line, soft_wrap=False)
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in board[(board["status"] != Status.OK) | np.isinf(board["median"].astype(float))].to_dict("records"):
+        reason = " ".join(row["reason"].split()) or f"{row['n_diverged']} of {row['replicates']} replicates diverged"
+        told.setdefault((entry(row), reason), []).append(f"{row['task']} / {row['label']}")
+    for (word, reason), cells in told.items():
+        more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        console.print(Text.assemble((word, "yellow"), f"  {cells[0]}{more}: {reason:.200}"), soft_wrap=False)
 
 
 def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> Table:
