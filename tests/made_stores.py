@@ -10,7 +10,7 @@ import records
 
 from parvibench.core.result import to_json_number
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
-from parvibench.reporting.facts import floors as floor_comparison
+from parvibench.reporting.facts import floor_comparison
 from parvibench.reporting.facts.run import Facts
 
 EVIL = '<script>alert("x")</script>'

@@ -8,7 +8,7 @@ import records
 from made_stores import make_record, only_reference, write_store
 
 from parvibench.harness.store.curve_grid import CurveGrid
-from parvibench.reporting.facts.curves import exponent, iterations_to
+from parvibench.reporting.facts.courses import exponent, iterations_to
 from parvibench.reporting.tables.curve_tables import growth_table
 
 CHECKPOINTS = (5, 11, 23, 50, 108, 232, 500)

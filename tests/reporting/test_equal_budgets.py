@@ -5,7 +5,7 @@ from pathlib import Path
 import records
 from made_stores import make_record, write_store
 
-from parvibench.reporting.facts.curves import at_equal_budgets
+from parvibench.reporting.facts.courses import at_equal_budgets
 
 
 def test_three_times_too_little_is_further_than_two_and_a_third_times_too_much(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.predictive import coverage
-from parvibench.reporting.facts.curves import mean_autocorrelation
+from parvibench.reporting.facts.courses import mean_autocorrelation
 from parvibench.reporting.figures import high_dimensional, predictive_intervals, vector
 from parvibench.reporting.figures.figure import TaskCells, label_styles
 

@@ -28,7 +28,7 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting
 from parvibench.reporting.facts import averages
 from parvibench.reporting.facts import board as leaderboard
-from parvibench.reporting.facts.curves import line
+from parvibench.reporting.facts.courses import line
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells

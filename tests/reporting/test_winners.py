@@ -11,7 +11,7 @@ from parvibench import statistics
 from parvibench.core.reference import Reference
 from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.facts import findings as winners
-from parvibench.reporting.facts import floors as floor_comparison
+from parvibench.reporting.facts import floor_comparison
 from parvibench.reporting.facts.findings import View
 from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.tables import aggregate_tables
@@ -36,7 +36,7 @@ def store(tmp_path_factory):
 def findings(store):
     table = {"sliced_w2": {n: np.linspace(0.4, 0.6, 201) / n**0.5 for n in (25, 100, 400)}}
     with pytest.MonkeyPatch.context() as patch, only_reference(None, None):
-        from parvibench.reporting.facts import floors as floor_comparison
+        from parvibench.reporting.facts import floor_comparison
 
         known = Reference(np.zeros((9, 2)), True, {}, table)
         patch.setattr(floor_comparison, "load_floored", lambda name: known)

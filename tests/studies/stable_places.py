@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
 from parvibench.metrics.floors import rounded
-from parvibench.reporting.facts.floors import floor_of
+from parvibench.reporting.facts.floor_comparison import floor_of
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]

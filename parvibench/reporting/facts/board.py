@@ -34,8 +34,8 @@ from parvibench.reporting.formatting import number
 from parvibench.reporting.text import marks as words
 from parvibench.reporting.text.marks import MORE, NO_BETTER, ONE_POINT, UNDIAGNOSED
 
-from . import floors
-from .floors import compare_with_floor
+from . import floor_comparison as floors
+from .floor_comparison import compare_with_floor
 
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1

@@ -21,9 +21,9 @@ from parvibench.statistics import FAR as FAR
 from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
 
 from . import board as lb
-from . import cells as flat
+from . import flat_rows as flat
 from .findings import View
-from .floors import floored_of
+from .floor_comparison import floored_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from parvibench.core.reference import Floor
-from parvibench.reporting.facts.curves import CONTEXTS, mean_autocorrelation
-from parvibench.reporting.facts.curves import line as curve
+from parvibench.reporting.facts.courses import CONTEXTS, mean_autocorrelation
+from parvibench.reporting.facts.courses import line as curve
 from parvibench.reporting.facts.run import AXES
 from parvibench.reporting.text import captions
 

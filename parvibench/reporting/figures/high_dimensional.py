@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.reference import Reference
-from parvibench.reporting.facts.floors import reference_of
+from parvibench.reporting.facts.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug

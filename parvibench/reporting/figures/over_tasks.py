@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from parvibench.reporting.facts.curves import FACTOR, NATS, profiles
+from parvibench.reporting.facts.courses import FACTOR, NATS, profiles
 from parvibench.reporting.facts.run import AXES, Facts
 from parvibench.reporting.formatting import number
 from parvibench.reporting.text import captions

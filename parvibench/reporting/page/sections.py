@@ -14,7 +14,7 @@ from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.averages import by_label
-from parvibench.reporting.facts.floors import floor_of, floored_of
+from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
 from parvibench.reporting.figures.density_scatter import particles, trajectories

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from parvibench.reporting.facts import curves
+from parvibench.reporting.facts import courses as curves
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import number
 

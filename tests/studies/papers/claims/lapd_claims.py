@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from parvibench.core.registry import load_task
-from parvibench.reporting.facts.curves import iterations_to
+from parvibench.reporting.facts.courses import iterations_to
 
 from .claim import Claim, Laboratory, log_ratio
 from .gaussian import CURVATURES, SHARED
