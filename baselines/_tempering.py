@@ -9,8 +9,8 @@ and MALA takes steps in units of s: x' = x + eta s^2 s_b(x) + sqrt(2 eta) s nois
 
 What the base must be: broad enough to cover the target, and known as a density. Where ``base_sd`` is given, it is N(0, base_sd^2 I);
 where the target declares a Gaussian prior, that prior, and the path tempers the likelihood. Elsewhere it is fitted: points, half
-of them the task's initial points and half draws from N(0, 9 I), move by MALA at b = 1; m is their mean, s 1.5 times their
-standard deviation in each coordinate. Points whose density is out of all proportion to the best (by more than 10 + 2 D nats) do not count.
+of them the task's initial points and half draws from N(0, 9 I), move by MALA at b = 1; m is their mean, s their standard
+deviation in each coordinate times 1 + D^(-1/4): room for tails, at a cost in nats that grows with sqrt(D) only. Points whose density is out of all proportion to the best (by more than 10 + 2 D nats) do not count.
 
 Traps: a mode that no point reached in the warm-up may be missed. Along this path a mode of width w in D dimensions has a mass in
 proportion to w^(D (1 - b)). Where modes differ in width, the narrow ones are empty until b is close to 1, and then no step of the
@@ -30,8 +30,8 @@ from parvibench.core.task import Problem
 
 #: Of MALA where the dimension is large (Roberts & Rosenthal 1998, J. R. Stat. Soc. B 60:255-268).
 TARGET_ACCEPTANCE = 0.574
-#: Standard deviation of the draws that take part in a warm-up, and s of the fitted base over that of the points.
-DEFAULT_SD, WIDER = 3.0, 1.5
+#: Standard deviation of the draws that take part in a warm-up.
+DEFAULT_SD = 3.0
 
 
 class Points(NamedTuple):
@@ -78,7 +78,7 @@ def known_base(problem: Problem, given: float | None) -> Base | None:
 
 
 def fitted_base(points: Points) -> Base:
-    """A base about the points, ``WIDER`` than they are."""
+    """A base about the points, wider than they are by the factor 1 + D^(-1/4)."""
     x, log_density = points.x, points.log_density.nan_to_num(nan=-math.inf)
     least = log_density.amax(1, keepdim=True) - (10 + 2 * x.shape[-1])
     part = (log_density >= least).to(x).unsqueeze(-1)
@@ -86,7 +86,7 @@ def fitted_base(points: Points) -> Base:
     mean = torch.where(part > 0, x, 0.0).sum(1, keepdim=True) / total
     sd = (torch.where(part > 0, x - mean, 0.0).square().sum(1, keepdim=True) / total).sqrt()
     sound = (sd > 0) & sd.isfinite() & mean.isfinite()
-    return Base(torch.where(sound, mean, 0.0), torch.where(sound, WIDER * sd, DEFAULT_SD))
+    return Base(torch.where(sound, mean, 0.0), torch.where(sound, (1 + x.shape[-1] ** -0.25) * sd, DEFAULT_SD))
 
 
 def scattered(start: Tensor, noise: Tensor) -> Tensor:
