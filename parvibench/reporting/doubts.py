@@ -10,7 +10,7 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
-from parvibench.harness.marks.normaliser import verdicts
+from parvibench.harness.marks.log_z import verdicts
 from parvibench.metrics.evaluate import evaluate_samples
 
 from .presented import Results
