@@ -38,7 +38,9 @@ from .ranks import ranks_among
 #: Numbers of data sets after which ranks are tested, as shares of the most.
 LOOKS = (0.1, 0.2, 0.4, 0.7, 1.0)
 #: Family p-value above which no more data sets are drawn.
-PLAIN = 0.5
+PLAIN = 0.9
+#: Look up to which a run whose faults name no coordinate goes on.
+NAMING = 2
 #: Draws that a rank is taken among, at most and at least; states of a path that are looked at.
 MOST, LEAST, STATES = 99, 4, 800
 #: Share of data sets without finite draws above which a sampler is wrong.
@@ -191,7 +193,8 @@ def calibrate(
                 store.write_text(json.dumps({"key": key, "ranks": asdict(ranks)}))
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
-        if faults or ranks.lost > LOST * plan.sets or (number and plain):
+        named = {fault.name for fault in faults} & set(ranks.names[: ranks.names.index("log density")] if ranks.names else ())
+        if named or (faults and number >= NAMING) or ranks.lost > LOST * plan.sets or (number and plain and not faults):
             break
     return Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults)
 
@@ -220,7 +223,7 @@ def _extend(ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any
     s, r, c, d = x.shape
     values = functions_of(drawn, x.permute(1, 0, 2, 3).reshape(r, s * c, d)).view(r, s, c, -1)
     sizes = effective_sizes(values).amin(-1) if algorithm.kind == "chains" else torch.full((r,), 2.0 * s * c)
-    ranks.names = [*drawn.coordinates, "log density"]
+    ranks.names = [*drawn.coordinates, "log density", *drawn.quantities(drawn.truth[:, None])]
     for i in range(r):
         ranks.tried += 1
         if not bool(values[i].isfinite().all()) or not bool(own[i].isfinite().all()) or not sizes[i] > 0:
@@ -240,8 +243,9 @@ def _extend(ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any
 
 
 def functions_of(drawn: Drawn, x: Tensor) -> Tensor:
-    """Coordinates and log density at points (R, n, D): (R, n, D + 1)."""
-    return torch.cat([x, drawn.target.log_density(x).detach()[..., None]], -1)
+    """Coordinates, log density and the model's own quantities at points (R, n, D): (R, n, F)."""
+    more = [value.double()[..., None] for value in drawn.quantities(x).values()]
+    return torch.cat([x, drawn.target.log_density(x).detach()[..., None], *more], -1)
 
 
 def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) -> Tensor:

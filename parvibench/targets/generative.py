@@ -21,6 +21,7 @@ from parvibench.core.streams import derive_seed
 from parvibench.core.target import InJax, JointTarget, Target
 from parvibench.jax_programs.loading import double, jax_library
 
+from .densities import FunctionTarget
 from .jax_models import NumpyroTask
 
 _FUNCTIONS = ("prior", "simulate", "model")
@@ -45,6 +46,8 @@ class Drawn:
     target: Target  #: one posterior a replicate
     start: Callable[[Target, int, Sequence[Generator]], Tensor]  #: initial points, (R, n, D)
     coordinates: tuple[str, ...]
+    #: further functions of parameters and data, at points (R, n, D): name -> (R, n)
+    quantities: Callable[[Tensor], dict[str, Tensor]] = lambda x: {}
 
 
 def generative(model: Any, name: str = "model") -> Generative:
@@ -53,7 +56,9 @@ def generative(model: Any, name: str = "model") -> Generative:
     Args:
         model: a task of ``pb.from_numpyro``, or an object (a class, a module, a namespace) with three functions:
             ``prior(rng) -> params``, ``simulate(params, rng) -> data``, ``model(data) -> task``, ``rng`` a NumPy generator. The
-            task's ``unconstrain`` puts params into its coordinates, or they are an array of its D coordinates.
+            task's ``unconstrain`` puts params into its coordinates, or they are an array of its D coordinates. A fourth is optional,
+            ``quantities(x, data) -> {name: (n,)}``: functions of points (n, D) and the data whose ranks are tested, too. The log
+            likelihood is worth it: a posterior that forgets the data has uniform ranks of all parameters.
         name: shown.
 
     Raises:
@@ -63,7 +68,7 @@ def generative(model: Any, name: str = "model") -> Generative:
         return FromNumpyro(model)
     lacking = [f for f in _FUNCTIONS if not callable(getattr(model, f, None))]
     if not lacking:
-        return Functions(name, *(getattr(model, f) for f in _FUNCTIONS))
+        return Functions(name, *(getattr(model, f) for f in _FUNCTIONS), getattr(model, "quantities", None))
     raise InputError(
         f"{name} cannot draw data of its own: it has no {', '.join(lacking)}. Give a task of pb.from_numpyro, or an object with "
         "prior(rng) -> params, simulate(params, rng) -> data and model(data) -> task"
@@ -78,15 +83,17 @@ class Functions(Generative):
     prior: Callable[[np.random.Generator], Any]
     simulate: Callable[[Any, np.random.Generator], Any]
     model: Callable[[Any], Any]
+    quantities: Callable[[Tensor, Any], dict[str, Any]] | None = None
     own_simulator = True
 
     def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
         """One data set after the other; their densities are called in turn."""
-        truths, tasks = [], []
+        truths, tasks, sets = [], [], []
         for i in ids:
             rng = np.random.default_rng([seed, i])
             params = self.prior(rng)
-            tasks.append(task := self.model(self.simulate(params, rng)))
+            sets.append(self.simulate(params, rng))
+            tasks.append(task := self.model(sets[-1]))
             truths.append(self._point(task, params))
         first = tasks[0]
         if any(task.dim != first.dim for task in tasks):
@@ -97,8 +104,14 @@ class Functions(Generative):
             rows = zip(tasks, target.targets, generators, strict=True)
             return torch.cat([task.initial(one, n, [g]).double() for task, one, g in rows])
 
+        def quantities(x: Tensor) -> dict[str, Tensor]:
+            if self.quantities is None:
+                return {}
+            rows = [self.quantities(points, data) for points, data in zip(x, sets, strict=True)]
+            return {name: torch.stack([torch.as_tensor(row[name]) for row in rows]) for name in rows[0]}
+
         names = tuple(getattr(first, "coordinates", ())) or tuple(f"x[{i}]" for i in range(first.dim))
-        return Drawn(torch.stack(truths), target, start, names)
+        return Drawn(torch.stack(truths), target, start, names, quantities)
 
     def _point(self, task: Any, params: Any) -> Tensor:
         """Parameters as a point of the posterior, (D,) float64."""
@@ -123,7 +136,12 @@ class Side(JointTarget):
         self.prior_precision = targets[0].prior_precision
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both, replicate by replicate."""
+        """Both, replicate by replicate; where autograd gives the scores, in one pass."""
+        if all(isinstance(one, FunctionTarget) and one.task.own_score is None for one in self.targets):
+            with torch.inference_mode(False), torch.enable_grad():
+                leaf = x.detach().clone().requires_grad_()
+                density = torch.cat([one.log_density(leaf[r : r + 1]) for r, one in enumerate(self.targets)])
+                return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
         found = [one.log_density_and_score(x[r : r + 1]) for r, one in enumerate(self.targets)]
         return torch.cat([density.detach() for density, _ in found]), torch.cat([score.detach() for _, score in found])
 
