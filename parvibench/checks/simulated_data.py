@@ -3,7 +3,8 @@
 Talts, Betancourt, Simpson, Vehtari & Gelman (2018), arXiv:1804.06788. Parameters are drawn from the prior, data given them; among L
 independent draws of the posterior, the rank of the parameters that made the data is uniform on 0 to L, for every coordinate and every
 function of parameters and data: here also the log density (Modrak et al. 2023, arXiv:2211.02383). With a uniform number V, u = (rank + V) / (L + 1)
-is uniform on (0, 1), whatever the L of a data set; L is half the sampler's own effective size, so that autocorrelation raises no alarm.
+is uniform on (0, 1), whatever the L of a data set; L is half the sampler's own effective size, so that autocorrelation raises no alarm, and 20 at
+least: chains with an effective size well below 40 have not explored the posterior, and that is found as well.
 
 Of the normal scores s = Phi^-1(u) of n data sets, three tests per function: mean(s) sqrt(n) is normal (a shift), sum s^2 chi-square of n (a width), and the
 distance of Kolmogorov and Smirnov of u (any shape). After each of ``LOOKS`` data sets p-values are multiplied by the numbers of tests and of looks: a
@@ -42,7 +43,7 @@ PLAIN = 0.9
 #: Look up to which a run whose faults name no coordinate goes on.
 NAMING = 2
 #: Draws that a rank is taken among, at most and at least; states of a path that are looked at.
-MOST, LEAST, STATES = 99, 4, 800
+MOST, LEAST, STATES = 99, 20, 800
 #: Share of data sets without finite draws above which a sampler is wrong.
 LOST = 0.05
 Array = NDArray[np.float64]
@@ -67,7 +68,7 @@ class Ranks:
     names: list[str] = field(default_factory=list)  #: F functions
     u: list[list[float]] = field(default_factory=list)  #: (n, F) randomised ranks in (0, 1)
     z: list[list[float]] = field(default_factory=list)  #: (n, F) (truth - posterior mean) / posterior sd
-    draws: list[int] = field(default_factory=list)  #: (n,) L
+    effective: list[float] = field(default_factory=list)  #: (n,) effective sizes of the slowest function
     lost: int = 0  #: data sets without finite draws
     tried: int = 0  #: data sets, those included
     evaluations: float = 0.0
@@ -115,8 +116,12 @@ class Calibrated:
             lines.append(f"  {r.lost} of {r.tried} data sets ended without finite draws that move")
         if not self.own_simulator:
             lines.append("Prior and simulator are the model's own: this checks the sampler, not the model.")
-        if r.draws and np.median(r.draws) < 20:
-            lines.append(f"Few draws: ranks are among {np.median(r.draws):.0f}; more --evaluations would show smaller faults.")
+        if r.effective and np.quantile(r.effective, 0.1) < 2 * LEAST:
+            low, middle = np.quantile(r.effective, [0.1, 0.5])
+            lines.append(
+                f"Chains are short: effective sizes of {middle:.0f} (median) and below {low:.0f} (a tenth of the data sets). What is "
+                "found may be cured by more --evaluations, and smaller faults may be hidden."
+            )
         return "\n".join(lines)
 
     def document(self) -> dict[str, Any]:
@@ -229,7 +234,7 @@ def _extend(ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any
         if not bool(values[i].isfinite().all()) or not bool(own[i].isfinite().all()) or not sizes[i] > 0:
             ranks.lost += 1
             continue
-        each = max(1, min(MOST, int(sizes[i] / 2)) // c)
+        each = min(s, max(-(-LEAST // c), min(MOST, int(sizes[i] / 2)) // c))
         rows = ((torch.arange(each) + 0.5) * s / each).long()
         kept = values[i, rows].flatten(0, 1)
         rank = ranks_among(own[i : i + 1], kept[None], generator)[0]
@@ -237,7 +242,7 @@ def _extend(ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any
         flat = values[i].flatten(0, 1)
         ranks.u.append(u.tolist())
         ranks.z.append(((own[i] - flat.mean(0)) / flat.std(0)).tolist())
-        ranks.draws.append(len(kept))
+        ranks.effective.append(float(sizes[i]))
     ranks.evaluations += problem.meter.charged * r
     ranks.seconds += time.perf_counter() - began
 
