@@ -59,7 +59,9 @@ class Settings(AlgorithmSettings):
     temperatures: int = Field(6, ge=2, description="T, the base and the target included; ours")
     hottest: float = Field(0.01, gt=0, lt=1, description="b_1 of the first, geometric ladder; ours")
     base_sd: float | None = Field(
-        None, gt=0, description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in the warm-up; ours"
+        None,
+        gt=0,
+        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in the warm-up; ours",
     )
     warmup_steps: int | None = Field(
         None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
@@ -78,7 +80,9 @@ class State(NamedTuple):
     log_eta: Tensor  # (R, T)
     rejections: Tensor  # (R, T - 1) sum of the pairs' rejection rates in this round
     tries: Tensor  # (R, T - 1) their number
-    stones: Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
+    stones: (
+        Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
+    )
     fresh: Tensor  # (R, T, N) whether a point has been at b = 0 since it, or what it descends from, was at b = 1
     trips: Tensor  # (R,) arrivals at b = 1 of points from b = 0 after the warm-up, per ladder
     t: int  # steps
@@ -118,10 +122,7 @@ class ParallelTempering(Algorithm[Settings, State]):
         count, n, d = settings.temperatures, problem.particles, problem.dim
         x, known = problem.init(), known_base(problem, settings.base_sd)
         noise = streams.normal("init", ((count - 1) * n, d))
-        if known is None:
-            others = scattered(x.repeat(1, count - 1, 1), noise)
-        else:
-            others = known.mean + known.sd * noise
+        others = scattered(x.repeat(1, count - 1, 1), noise) if known is None else known.mean + known.sd * noise
         points = Points(torch.cat((others, x), 1), *problem.log_density_and_score(torch.cat((others, x), 1)))
         limit, warmup = problem.meter.limit, settings.warmup_steps
         if warmup is None:
@@ -135,7 +136,20 @@ class ParallelTempering(Algorithm[Settings, State]):
         stones = x.new_full((len(x), 2 * (count - 1), n), _NOTHING)
         fresh = torch.zeros(len(x), count, n, dtype=torch.bool, device=x.device)
         return State(
-            x, others, *points[1:], known or fitted_base(points), b, log_eta, none, none, stones, fresh, none[:, 0], 0, fitting, warmup
+            x,
+            others,
+            *points[1:],
+            known or fitted_base(points),
+            b,
+            log_eta,
+            none,
+            none,
+            stones,
+            fresh,
+            none[:, 0],
+            0,
+            fitting,
+            warmup,
         )
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:

@@ -64,7 +64,9 @@ class Settings(AlgorithmSettings):
         0.8, ge=0, le=1, description="share of the budget over which temperatures are spread; 0: by a alone; ours"
     )
     base_sd: float | None = Field(
-        None, gt=0, description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in a warm-up; ours"
+        None,
+        gt=0,
+        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in a warm-up; ours",
     )
     warmup: float = Field(0.2, ge=0, le=0.5, description="share of the budget in which a base is fitted; ours")
 
@@ -149,7 +151,14 @@ class SMC(Algorithm[Settings, State]):
             state = state._replace(base=fitted_base(points))
         done = torch.where(state.b < 1, math.nan, state.log_z) if t >= 0 else torch.full_like(mean, math.nan)
         shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor, state.log_w.exp()).square().sum(1)
-        return state, Info(mean, state.b, done, torch.maximum(state.variance, shares - 1 / n).sqrt(), 1 / shares, (FEWEST * shares > 1).to(shares))
+        return state, Info(
+            mean,
+            state.b,
+            done,
+            torch.maximum(state.variance, shares - 1 / n).sqrt(),
+            1 / shares,
+            (FEWEST * shares > 1).to(shares),
+        )
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""

@@ -198,7 +198,9 @@ def calibrate(
                 store.write_text(json.dumps({"key": key, "ranks": asdict(ranks)}))
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
-        named = {fault.name for fault in faults} & set(ranks.names[: ranks.names.index("log density")] if ranks.names else ())
+        named = {fault.name for fault in faults} & set(
+            ranks.names[: ranks.names.index("log density")] if ranks.names else ()
+        )
         if named or (faults and number >= NAMING) or ranks.lost > LOST * plan.sets or (number and plain and not faults):
             break
     return Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults)
@@ -214,7 +216,9 @@ def _stored(store: Path | None, key: dict[str, Any]) -> Ranks:
         raise InputError(f"{store}: no record of a calibration; give another --out, or delete it") from error
 
 
-def _extend(ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any, plan: Plan, ids: Sequence[int]) -> None:
+def _extend(
+    ranks: Ranks, model: Generative, algorithm: Algorithm, settings: Any, plan: Plan, ids: Sequence[int]
+) -> None:
     """Draw these data sets, sample their posteriors, and add their ranks."""
     began = time.perf_counter()
     drawn = model.draw(plan.seed, ids)
@@ -258,8 +262,9 @@ def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) 
     path, state, horizon = list[Tensor](), None, plan.evaluations
     with torch.no_grad():
         try:
-            state = algorithm.init(problem, settings, problem.streams, horizon)
-            for state, _ in take_steps(algorithm.step, problem, settings, state):
+            state = first = algorithm.init(problem, settings, problem.streams, horizon)
+            for after, _ in take_steps(algorithm.step, problem, settings, first):
+                state = after
                 if algorithm.kind == "chains":
                     path.append(state.x)
                 if algorithm.ended(problem, settings, state):
@@ -271,7 +276,11 @@ def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) 
                 ) from None
         if algorithm.kind != "chains":
             n = MOST if algorithm.kind == "generator" else problem.particles
-            return algorithm.output(problem, settings, state, n, problem.streams)[:, :n].transpose(0, 1)[:, :, None].double()
+            return (
+                algorithm.output(problem, settings, state, n, problem.streams)[:, :n]
+                .transpose(0, 1)[:, :, None]
+                .double()
+            )
     half = path[len(path) // 2 :]
     stride = max(1, -(-len(half) * path[0].shape[1] // STATES))
     return torch.stack(half[::stride]).double()
@@ -319,7 +328,11 @@ def found(ranks: Ranks, level: float, looks: int) -> tuple[Fault, ...]:
     square = (stats.norm.ppf(np.array(ranks.u).clip(1e-12, 1 - 1e-12)) ** 2).mean(0)
     faults = []
     for i, name in enumerate(ranks.names):
-        kinds = (("shifted up" if shift[i] > 0 else "shifted down"), ("too narrow" if square[i] > 1 else "too wide"), "of another shape")
+        kinds = (
+            ("shifted up" if shift[i] > 0 else "shifted down"),
+            ("too narrow" if square[i] > 1 else "too wide"),
+            "of another shape",
+        )
         clearest = int(p[:, i].argmin())
         if p[clearest, i] < level:
             size = (shift[i], min(width[i], 1.0) if square[i] > 1 else max(width[i], 1.0), 0.0)[clearest]

@@ -68,7 +68,7 @@ def generative(model: Any, name: str = "model") -> Generative:
         return FromNumpyro(model)
     lacking = [f for f in _FUNCTIONS if not callable(getattr(model, f, None))]
     if not lacking:
-        return Functions(name, *(getattr(model, f) for f in _FUNCTIONS), getattr(model, "quantities", None))
+        return Functions(name, model.prior, model.simulate, model.model, getattr(model, "quantities", None))
     raise InputError(
         f"{name} cannot draw data of its own: it has no {', '.join(lacking)}. Give a task of pb.from_numpyro, or an object with "
         "prior(rng) -> params, simulate(params, rng) -> data and model(data) -> task"
@@ -193,7 +193,7 @@ class FromNumpyro(Generative):
     def _both(self) -> Callable[[Any, Any], Any]:
         jax = jax_library("jax")
         one = jax.vmap(jax.value_and_grad(self._density, argnums=1), in_axes=(None, 0))
-        return jax.jit(jax.vmap(one))  # type: ignore[no-any-return]
+        return jax.jit(jax.vmap(one))
 
     def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
         """All data sets in one compiled call; their densities, too."""

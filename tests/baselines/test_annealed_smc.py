@@ -146,7 +146,9 @@ def test_temperatures_are_spread_over_the_annealing() -> None:
         torch.testing.assert_close(half.log(), first.log() * (end - end // 2) / (end - 1))
         assert (after(share, end - 1) < 1).all()
         assert (after(share, end) == 1).all()
-    quick = Run("smc", make_problem(Gaussian([1.0, 4.0]), particles=200), annealing=0.0, ess_share=0.5, base_sd=3.0).steps(20)
+    quick = Run(
+        "smc", make_problem(Gaussian([1.0, 4.0]), particles=200), annealing=0.0, ess_share=0.5, base_sd=3.0
+    ).steps(20)
     assert (quick.state.b == 1).all()
 
 

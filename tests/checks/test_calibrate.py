@@ -130,7 +130,9 @@ def outcome(model: Generative, sampler: Any, **plan: Any) -> sbc.Calibrated:
 @pytest.mark.parametrize(("sampler", "runs"), [(Exact, 120), (Chain, 12)])
 def test_right_samplers_raise_few_alarms(sampler: type[Exact], runs: int) -> None:
     """Level 1%: at most 4 alarms in 120 runs (probability 0.8% of more), at most one in 12; most end long before 500 sets."""
-    found = [outcome(Means(), sampler(), seed=seed, **({"sets": 200} if sampler is Chain else {})) for seed in range(runs)]
+    found = [
+        outcome(Means(), sampler(), seed=seed, **({"sets": 200} if sampler is Chain else {})) for seed in range(runs)
+    ]
     assert sum(not one.right for one in found) <= (4 if runs > 50 else 1)
     tried = [one.ranks.tried for one in found]
     assert np.median(tried) <= (200 if sampler is Exact else 140)

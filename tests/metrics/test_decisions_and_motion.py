@@ -50,7 +50,9 @@ def test_displacement_by_hand(make_context) -> None:
         displacement(NOTHING, make_context(1))
 
 
-@pytest.mark.parametrize("name", ["acceptance", "divergences", "tree_depth", "refit_loss", "log_z", "log_z_se", "log_z_doubt"])
+@pytest.mark.parametrize(
+    "name", ["acceptance", "divergences", "tree_depth", "refit_loss", "log_z", "log_z_se", "log_z_doubt"]
+)
 def test_reports_are_passed_on_under_their_own_names(name: str, make_context) -> None:
     context = make_context(1, diagnostics={name: torch.tensor([0.25, 3.0])})
     assert load_metric(name)(NOTHING, context).tolist() == [0.25, 3.0]

@@ -44,13 +44,13 @@ class LogZ(NamedTuple):
 
 def estimates(cell: CellRecord) -> LogZ | None:
     """What a cell says of log Z; None where it says nothing."""
-    columns = [cell.values.get(name) for name in ("log_z", "log_z_se")]
-    if columns[0] is None or columns[1] is None:
+    values, errors = (cell.values.get(name) for name in ("log_z", "log_z_se"))
+    if values is None or errors is None:
         return None
-    doubts = cell.values.get("log_z_doubt") or [0.0] * len(columns[0])
-    rows = [(v, s, d) for v, s, d in zip(*columns, doubts, strict=True) if v is not None and s is not None]
+    doubts = cell.values.get("log_z_doubt") or [0.0] * len(values)
+    rows = [(v, s, d) for v, s, d in zip(values, errors, doubts, strict=True) if v is not None and s is not None]
     sound = np.array([(v, s) for v, s, d in rows if not d and s > 0]).reshape(-1, 2)
-    return LogZ(cell.label, sound[:, 0], sound[:, 1], sum(bool(d) for *_, d in rows), len(columns[0]))
+    return LogZ(cell.label, sound[:, 0], sound[:, 1], sum(bool(d) for *_, d in rows), len(values))
 
 
 def verdicts(task: str, truth: float | None, cells: Iterable[CellRecord]) -> list[str]:
