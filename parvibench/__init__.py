@@ -13,8 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api.calibrate import calibrate
-    from .api.check import check
+    from .api.check import calibrate, check
     from .api.compare import compare
     from .api.evaluate import evaluate
     from .api.report import load, report
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from .targets.stan_models import from_stan
 
 _NAMES = {
-    "api.calibrate": "calibrate",
-    "api.check": "check",
+    "api.check": "calibrate check",
     "api.compare": "compare",
     "api.evaluate": "evaluate",
     "api.report": "load report",

@@ -9,7 +9,7 @@ import typer
 from parvibench.core.errors import DataMissingError, DiskError, ParVIBenchError, RefusedError, printable
 from parvibench.harness.workers.interrupts import ended_in_order
 
-from . import calibrating, checking, evaluation, lookup, references, running, sharing
+from . import checking, evaluation, lookup, references, running, sharing
 from .shared import EXIT_FAILED, EXIT_USAGE, note
 
 app = typer.Typer(
@@ -21,7 +21,7 @@ app = typer.Typer(
     epilog="First run: `parvibench run --suite quick`",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (running, checking, calibrating, evaluation, lookup, sharing):
+for group in (running, checking, evaluation, lookup, sharing):
     app.add_typer(group.app)
 app.add_typer(lookup.data, name="data")
 app.add_typer(references.app, name="reference")

@@ -164,6 +164,6 @@ def log_z_deviation(samples: Tensor, context: Context) -> Tensor:
     >>> from parvibench.core.task import Facts
     >>> told = {"log_z": torch.tensor([0.5]), "log_z_se": torch.tensor([0.25])}
     >>> log_z_deviation(x, Context(replace(banana, facts=Facts(log_z=1.5)), diagnostics=told))
-    tensor([4.])
+    tensor([4.], dtype=torch.float64)
     """
     return log_z_error(samples, context) / log_z_se(samples, context)

@@ -157,10 +157,8 @@ class FromNumpyro(Generative):
     task: NumpyroTask
     own_simulator = False
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The task's."""
-        return self.task.name
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.task.name)
 
     @cached_property
     def _observed(self) -> tuple[str, ...]:

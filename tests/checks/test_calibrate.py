@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import parvibench as pb
-from parvibench.checks import simulated_data as sbc
+from parvibench.checks.questions import simulated_data as sbc
 from parvibench.core.algorithm import Algorithm
 from parvibench.core.errors import InputError
 from parvibench.core.target import Target

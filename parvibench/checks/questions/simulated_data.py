@@ -13,11 +13,10 @@ false alarm in at most ``level`` of all runs. From the second look on a run ends
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,12 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Generator, Tensor
 
+from parvibench.checks.ranks import ranks_among
 from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import BudgetExhausted, InputError
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
 from parvibench.targets.generative import Drawn, Generative
-
-from .ranks import ranks_among
 
 #: Numbers of data sets after which ranks are tested, as shares of the most.
 LOOKS = (0.1, 0.2, 0.4, 0.7, 1.0)
@@ -141,8 +139,7 @@ class Calibrated:
         """The picture: ECDF of the ranks less that of uniform ones, with simultaneous 99% bands; a PNG."""
         from matplotlib.figure import Figure
 
-        u = np.array(self.ranks.u)
-        columns = min(4, len(self.ranks.names))
+        u, columns = np.array(self.ranks.u), min(4, len(self.ranks.names))
         rows = -(-len(self.ranks.names) // columns)
         figure = Figure(figsize=(3 * columns, 2.4 * rows), layout="constrained")
         grid, low, high = band(len(u), 0.99)
@@ -171,14 +168,8 @@ def calibrate(
 ) -> Calibrated:
     """Simulate data sets until a fault is certain or the ranks are plainly uniform.
 
-    Args:
-        model: draws parameters and data.
-        algorithm: the sampler.
-        settings: its settings.
-        plan: how much.
-        store: file in which finished data sets are kept; a run with the same model, sampler and plan goes on from it.
-        source: digest of the model's source.
-        notify: called with a text, the data sets done and the most.
+    Finished data sets are kept in the file ``store``; a run with the same model, ``source`` (digest of the model's file), sampler
+    and plan goes on from it. ``notify`` is called with a text, the data sets done and the most.
     """
     if plan.sets < 1 / LOOKS[0]:
         raise InputError(f"{plan.sets} data sets are too few to test ranks: {math.ceil(1 / LOOKS[0])} or more")
@@ -198,9 +189,7 @@ def calibrate(
                 store.write_text(json.dumps({"key": key, "ranks": asdict(ranks)}))
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
-        named = {fault.name for fault in faults} & set(
-            ranks.names[: ranks.names.index("log density")] if ranks.names else ()
-        )
+        named = any(ranks.names.index(fault.name) < ranks.names.index("log density") for fault in faults)
         if named or (faults and number >= NAMING) or ranks.lost > LOST * plan.sets or (number and plain and not faults):
             break
     return Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults)
@@ -259,10 +248,10 @@ def functions_of(drawn: Drawn, x: Tensor) -> Tensor:
 
 def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) -> Tensor:
     """The second half of the chains' path, thinned evenly, or independent draws of another kind, (S, R, C, D)."""
-    path, state, horizon = list[Tensor](), None, plan.evaluations
+    path, state = list[Tensor](), None
     with torch.no_grad():
         try:
-            state = first = algorithm.init(problem, settings, problem.streams, horizon)
+            state = first = algorithm.init(problem, settings, problem.streams, plan.evaluations)
             for after, _ in take_steps(algorithm.step, problem, settings, first):
                 state = after
                 if algorithm.kind == "chains":
@@ -276,11 +265,8 @@ def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) 
                 ) from None
         if algorithm.kind != "chains":
             n = MOST if algorithm.kind == "generator" else problem.particles
-            return (
-                algorithm.output(problem, settings, state, n, problem.streams)[:, :n]
-                .transpose(0, 1)[:, :, None]
-                .double()
-            )
+            x = algorithm.output(problem, settings, state, n, problem.streams)[:, :n].double()
+            return x.transpose(0, 1).unsqueeze(2)
     half = path[len(path) // 2 :]
     stride = max(1, -(-len(half) * path[0].shape[1] // STATES))
     return torch.stack(half[::stride]).double()
@@ -328,15 +314,11 @@ def found(ranks: Ranks, level: float, looks: int) -> tuple[Fault, ...]:
     square = (stats.norm.ppf(np.array(ranks.u).clip(1e-12, 1 - 1e-12)) ** 2).mean(0)
     faults = []
     for i, name in enumerate(ranks.names):
-        kinds = (
-            ("shifted up" if shift[i] > 0 else "shifted down"),
-            ("too narrow" if square[i] > 1 else "too wide"),
-            "of another shape",
-        )
+        way, bound, word = ("up" if shift[i] > 0 else "down"), *((min, "narrow") if square[i] > 1 else (max, "wide"))
+        kinds = ((f"shifted {way}", shift[i]), (f"too {word}", bound(width[i], 1.0)), ("of another shape", 0.0))
         clearest = int(p[:, i].argmin())
         if p[clearest, i] < level:
-            size = (shift[i], min(width[i], 1.0) if square[i] > 1 else max(width[i], 1.0), 0.0)[clearest]
-            faults.append(Fault(name, kinds[clearest], size, min(1.0, float(p[clearest, i]))))
+            faults.append(Fault(name, *kinds[clearest], float(p[clearest, i])))
     return tuple(sorted(faults, key=lambda fault: fault.p_value))
 
 
@@ -351,8 +333,3 @@ def band(n: int, cover: float, simulated: int = 2000) -> tuple[Array, Array, Arr
     tails = 2 * np.minimum(stats.binom.cdf(counts, n, grid), stats.binom.sf(counts - 1, n, grid))
     gamma = np.quantile(tails.min(1), 1 - cover)
     return grid, stats.binom.ppf(gamma / 2, n, grid) / n, stats.binom.isf(gamma / 2, n, grid) / n
-
-
-def digest(paths: Iterable[Path]) -> str:
-    """SHA-256 of files."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
