@@ -83,7 +83,7 @@ class State(NamedTuple):
     stones: (
         Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
     )
-    fresh: Tensor  # (R, T, N) whether a point has been at b = 0 since it, or what it descends from, was at b = 1
+    fresh: Tensor  # (R, T, N) 1 where a point has been at b = 0 since it, or what it descends from, was at b = 1
     trips: Tensor  # (R,) arrivals at b = 1 of points from b = 0 after the warm-up, per ladder
     t: int  # steps
     fitting: int  # steps of the warm-up at b = 1, in which the base is fitted
@@ -134,7 +134,7 @@ class ParallelTempering(Algorithm[Settings, State]):
         log_eta = math.log(first_step(d)) + b.clamp_min(settings.hottest).log()
         none = x.new_zeros(len(x), count - 1)
         stones = x.new_full((len(x), 2 * (count - 1), n), _NOTHING)
-        fresh = torch.zeros(len(x), count, n, dtype=torch.bool, device=x.device)
+        fresh = x.new_zeros(len(x), count, n)
         return State(
             x,
             others,
@@ -176,14 +176,14 @@ class ParallelTempering(Algorithm[Settings, State]):
         swaps = 1 - rejected.mean(1) if rejected.shape[1] else torch.ones_like(barrier)
         stones, trips = state.stones, state.trips
         fresh = state.fresh.gather(1, partner)
-        fresh[:, 0] = not fitting
+        fresh[:, 0] = float(not fitting)
         if state.t >= state.warmup:
-            trips = trips + fresh[:, -1].to(trips).mean(1)
+            trips = trips + fresh[:, -1].mean(1)
         if state.t >= 2 * state.warmup:
             apart = state.b.diff(dim=1).unsqueeze(-1)
             log_w = torch.cat((apart * ratio[:, :-1], -apart * ratio[:, 1:]), 1)  # up the ladder, then down
             stones = torch.logaddexp(stones, log_w.nan_to_num(nan=_NOTHING).clamp_min(_NOTHING))
-        fresh[:, -1] = False
+        fresh[:, -1] = 0
         steps = state.t + 1 - 2 * state.warmup
         log_z, error, gap = log_normaliser(stones, steps)
         doubt = (trips < 1) | ~(gap.abs() <= WIDEST_GAP) | (steps < FEWEST_STEPS)

@@ -125,7 +125,7 @@ class SMC(Algorithm[Settings, State]):
         begin = int(settings.warmup * moves) if known is None else 0
         state = State(
             *points, known or fitted_base(points), torch.full_like(points.log_density, -math.log(n)), zero, zero + (begin > 0), zero, zero,
-            torch.arange(n, device=x.device).expand(len(x), -1), zero, 0, begin, int(settings.annealing * moves),
+            torch.arange(n, device=x.device, dtype=x.dtype).expand(len(x), -1).contiguous(), zero, 0, begin, int(settings.annealing * moves),
         )  # fmt: skip
         return state._replace(log_eta=zero + math.log(first_step(d)))
 
@@ -150,7 +150,7 @@ class SMC(Algorithm[Settings, State]):
         if state.t in [round(share * state.begin) for share in ROUNDS] and state.t <= state.begin:
             state = state._replace(base=fitted_base(points))
         done = torch.where(state.b < 1, math.nan, state.log_z) if t >= 0 else torch.full_like(mean, math.nan)
-        shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor, state.log_w.exp()).square().sum(1)
+        shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor.long(), state.log_w.exp()).square().sum(1)
         return state, Info(
             mean,
             state.b,
