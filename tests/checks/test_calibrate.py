@@ -1,7 +1,9 @@
 """Calibration on a user's model tells wrong posteriors from right ones, says how they are wrong, and rarely cries wolf.
 
 Exact conjugate posteriors cost nothing, so that hundreds of runs do: normal means with a known noise, in one batch. Faults are
-put into the posterior that the sampler is given. The cases were written before the code, every second one was put aside.
+put into the posterior that the sampler is given. The rule for when a run ends was set with these cases in view, at the seed used
+here; at three other seeds 18 to 19 of the 20 wrong pairs are found, 15 to 18 of them in the words expected, and 1 of 300 right runs is
+called wrong.
 """
 
 import json
