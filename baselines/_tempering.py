@@ -1,18 +1,22 @@
 """A path from a base to the target, and MALA along it.
 
 pi_b is proportional to base^(1 - b) pi^b, b the inverse temperature, from 0 (the base) to 1 (the target). The base is
-N(0, s^2 I), normalised, so that constants of pi come out relative to one. With l(x) = log pi(x) - log base(x),
+N(m, diag(s^2)), normalised, so that constants of pi come out relative to one. With l(x) = log pi(x) - log base(x),
 
-    log pi_b = log base + b l + const,   s_b(x) = b s(x) - (1 - b) x / s^2.
+    log pi_b = log base + b l + const,   s_b(x) = b s(x) - (1 - b) (x - m) / s^2,
 
-What the base must be: broad enough to cover the target, and known as a density. A task's initial points are neither: a
-sampler sees them as points only, and several start off the target on purpose. Where the target declares a Gaussian
-prior, the base is that prior, and the path tempers the likelihood; elsewhere s is a setting, in units of x, and with it
-comes knowledge of the target's size that samplers without a base do not have.
+and MALA takes steps in units of s: x' = x + eta s^2 s_b(x) + sqrt(2 eta) s noise.
 
-Trap: along this path a mode of width w in D dimensions has a mass in proportion to w^(D (1 - b)). Where modes differ in
-width, the narrow ones are empty until b is close to 1, and then no step of the ladder fills them (Woodard, Schmidler &
-Huber 2009, Electron. J. Probab. 14:780-804): ``gmm5-10d`` is such a target, whatever the number of temperatures.
+What the base must be: broad enough to cover the target, and known as a density. Where ``base_sd`` is given, it is N(0, base_sd^2 I);
+where the target declares a Gaussian prior, that prior, and the path tempers the likelihood. Elsewhere it is fitted: points, half
+of them the task's initial points and half draws from N(0, 9 I), move by MALA at b = 1; m is their mean, s their standard
+deviation in each coordinate times 1 + D^(-1/4): room for tails, at a cost in nats that grows with sqrt(D) only. Points
+whose density is out of all proportion to the best (by more than 10 + 2 D nats) do not count.
+
+Traps: a mode that no point reached in the warm-up may be missed. Along this path a mode of width w in D dimensions has a mass in
+proportion to w^(D (1 - b)). Where modes differ in width, the narrow ones are empty until b is close to 1, and then no step of the
+ladder fills them (Woodard, Schmidler & Huber 2009, Electron. J. Probab. 14:780-804): ``gmm5-10d`` and ``phase-transition-20d`` are such
+targets, whatever the number of temperatures.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from parvibench.core.task import Problem
 
 #: Of MALA where the dimension is large (Roberts & Rosenthal 1998, J. R. Stat. Soc. B 60:255-268).
 TARGET_ACCEPTANCE = 0.574
-#: s where nothing else is known.
+#: Standard deviation of the draws that take part in a warm-up.
 DEFAULT_SD = 3.0
 
 
@@ -49,26 +53,52 @@ class Points(NamedTuple):
         return Points(*(torch.where(mask if a.dim() == 2 else wide, a, b) for a, b in zip(self, other, strict=True)))
 
 
-def base_sd(problem: Problem, given: float | None) -> float:
-    """s: the setting, else that of the declared prior, else ``DEFAULT_SD``."""
-    if given is not None:
-        return given
-    return DEFAULT_SD if problem.prior_precision is None else problem.prior_precision**-0.5
+class Base(NamedTuple):
+    """A normal law with independent coordinates."""
+
+    mean: Tensor  # (R, 1, D)
+    sd: Tensor  # (R, 1, D)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """Normalised: (R, M, D) -> (R, M)."""
+        constant = self.sd.log().sum(-1) + 0.5 * x.shape[-1] * math.log(2 * math.pi)
+        return -0.5 * ((x - self.mean) / self.sd).square().sum(-1) - constant
+
+    def ratio(self, points: Points) -> Tensor:
+        """l = log pi - log base, (R, M)."""
+        return points.log_density - self.log_density(points.x)
 
 
-def first_step(sd: float, dim: int) -> float:
-    """MALA's best eta on the base itself, eta = (1.65^2 / 2) s^2 D^(-1/3)."""
-    return 1.36 * sd**2 * dim ** (-1 / 3)
+def known_base(problem: Problem, given: float | None) -> Base | None:
+    """The base of the setting, else that of the declared prior, else None: it is to be fitted."""
+    if given is None and problem.prior_precision is None:
+        return None
+    sd = problem.prior_precision**-0.5 if given is None and problem.prior_precision else given
+    zero = torch.zeros(problem.replicates, 1, problem.dim, device=problem.device, dtype=problem.dtype)
+    return Base(zero, torch.full_like(zero, float(sd or 1.0)))
 
 
-def log_base(x: Tensor, sd: float) -> Tensor:
-    """Log density of N(0, s^2 I), normalised: (R, M, D) -> (R, M)."""
-    return -0.5 * (x.square().sum(-1) / sd**2 + x.shape[-1] * math.log(2 * math.pi * sd**2))
+def fitted_base(points: Points) -> Base:
+    """A base about the points, wider than they are by the factor 1 + D^(-1/4)."""
+    x, log_density = points.x, points.log_density.nan_to_num(nan=-math.inf)
+    least = log_density.amax(1, keepdim=True) - (10 + 2 * x.shape[-1])
+    part = (log_density >= least).to(x).unsqueeze(-1)
+    total = part.sum(1, keepdim=True).clamp_min(1)
+    mean = torch.where(part > 0, x, 0.0).sum(1, keepdim=True) / total
+    sd = (torch.where(part > 0, x - mean, 0.0).square().sum(1, keepdim=True) / total).sqrt()
+    sound = (sd > 0) & sd.isfinite() & mean.isfinite()
+    return Base(torch.where(sound, mean, 0.0), torch.where(sound, (1 + x.shape[-1] ** -0.25) * sd, DEFAULT_SD))
 
 
-def log_ratio(points: Points, sd: float) -> Tensor:
-    """l = log pi - log base, (R, M)."""
-    return points.log_density - log_base(points.x, sd)
+def scattered(start: Tensor, noise: Tensor) -> Tensor:
+    """Points of a warm-up, (R, M, D): the initial points, every second one replaced by a draw from N(0, ``DEFAULT_SD``^2 I)."""
+    odd = (torch.arange(noise.shape[1], device=noise.device) % 2 == 1).view(1, -1, 1)
+    return torch.where(odd, DEFAULT_SD * noise, start)
+
+
+def first_step(dim: int) -> float:
+    """MALA's best eta on the base itself, in units of s^2: (1.65^2 / 2) D^(-1/3)."""
+    return 1.36 * dim ** (-1 / 3)
 
 
 def moved(
@@ -76,7 +106,7 @@ def moved(
     points: Points,
     b: Tensor,
     log_eta: Tensor,
-    sd: float,
+    base: Base,
     noise: Tensor,
     uniform: Tensor,
     drawn: int = 0,
@@ -87,24 +117,24 @@ def moved(
         problem: scores M points.
         points: where they are.
         b: inverse temperatures, broadcastable to (R, M).
-        log_eta: log step sizes, broadcastable to (R, M).
-        sd: s of the base.
+        log_eta: log step sizes in units of the base's s^2, broadcastable to (R, M).
+        base: at b = 0.
         noise: standard normal, (R, M, D).
         uniform: (R, M).
-        drawn: the first so many points are fresh draws from the base instead, s times their noise.
+        drawn: the first so many points are fresh draws from the base instead, made of their noise.
 
     Returns:
         The points after it, and the acceptance probabilities, (R, M); 1 for those drawn.
     """
     eta = log_eta.exp().unsqueeze(-1)
-    step = eta * _score(points, b, sd) + (2 * eta).sqrt() * noise
-    y = points.x + step
+    step = eta * _scaled_score(points, b, base) + (2 * eta).sqrt() * noise
+    y = points.x + base.sd * step
     if drawn:
-        y = torch.cat((sd * noise[:, :drawn], y[:, drawn:]), 1)
+        y = torch.cat((base.mean + base.sd * noise[:, :drawn], y[:, drawn:]), 1)
     there = Points(y, *problem.log_density_and_score(y))
-    backward = step + eta * _score(there, b, sd)
-    # log q(x | y) - log q(y | x), with y - x = eta s(x) + sqrt(2 eta) xi
-    log_ratio = _log_density(there, b, sd) - _log_density(points, b, sd)
+    backward = step + eta * _scaled_score(there, b, base)
+    # log q(x | y) - log q(y | x) in units of s, with y - x = eta s(x) + sqrt(2 eta) xi
+    log_ratio = _log_density(there, b, base) - _log_density(points, b, base)
     log_ratio = log_ratio + 0.5 * noise.square().sum(-1) - backward.square().sum(-1) / (4 * eta.squeeze(-1))
     if drawn:
         log_ratio = torch.cat((torch.zeros_like(log_ratio[:, :drawn]), log_ratio[:, drawn:]), 1)
@@ -112,10 +142,10 @@ def moved(
     return there.where(accept, points), log_ratio.clamp(max=0).exp().nan_to_num(nan=0.0)
 
 
-def _score(points: Points, b: Tensor, sd: float) -> Tensor:
+def _scaled_score(points: Points, b: Tensor, base: Base) -> Tensor:
     wide = b.unsqueeze(-1)
-    return wide * points.score - ((1 - wide) / sd**2) * points.x
+    return wide * base.sd * points.score - (1 - wide) * (points.x - base.mean) / base.sd
 
 
-def _log_density(points: Points, b: Tensor, sd: float) -> Tensor:
-    return b * points.log_density + (1 - b) * log_base(points.x, sd)
+def _log_density(points: Points, b: Tensor, base: Base) -> Tensor:
+    return b * points.log_density + (1 - b) * base.log_density(points.x)

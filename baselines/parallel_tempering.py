@@ -13,12 +13,17 @@ the pairs, means over the round and the chains, the communication barrier is Lam
 linear in between, and the new b_k divide it equally. MALA's eta at every temperature follows its mean acceptance over
 the chains, log eta growing by 2 t^(-1/2) (acceptance - 0.574). Ladders and etas are each replicate's own.
 
-Stepping stones (Xie, Lewis, Fan, Kuo & Chen 2011, Syst. Biol. 60:150-160): after the warm-up log Z = sum_k log of the mean
-of exp((b_{k+1} - b_k) l(x_k)), over steps and ladders. Ladders are independent, which gives the standard error.
+Stepping stones (Xie, Lewis, Fan, Kuo & Chen 2011, Syst. Biol. 60:150-160): after twice the warm-up, over steps and ladders,
+
+    log Z = u_0 + sum_k (u_k - d_k) / 2,   u_k = log mean exp((b_{k+1} - b_k) l(x_k)),   d_k = log mean exp((b_k - b_{k+1}) l(x_{k+1})),
+
+with u_0 alone for k = 0, whose points are exact draws. Ladders are independent, which gives the standard error. What tells of
+a ladder that has not reached its laws: ``log_z_gap``, sum_k u_k + d_k, and ``round_trips``, the arrivals at b = 1 of points that
+come from b = 0, of each ladder. log Z is in doubt (``log_z_doubt``) with less than one of these, a gap above 1 or fewer than 50 steps.
 
 A step of a chain costs T scores: all temperatures are charged. What is judged are the positions at b = 1, of N chains
 with ladders of their own. At b = 1 a chain starts at the task's initial point, at all other temperatures at a draw
-from the base. A good T is about twice Lambda(1), which is reported as ``barrier`` (Syed et al., Section 5.3).
+from the base; where that is fitted, all move at b = 1 in the first half of the warm-up. A good T is about twice Lambda(1), which is reported as ``barrier`` (Syed et al., Section 5.3).
 
 Departs from the paper: N ladders at a time; the first ladder is geometric; linear interpolation in place of splines. A
 swap against an energy that is not a number is refused. Traps: swaps compare l, not log pi, where the base is proper;
@@ -36,12 +41,14 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._tempering import TARGET_ACCEPTANCE, Points, base_sd, first_step, log_ratio, moved
+from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
 
 #: Ends of the rounds, as shares of the warm-up.
 ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 #: Least rejection rate of a pair, so that every b is between its neighbours.
 LEAST_RATE = 1e-3
+#: nats between log Z up and down the ladder, and steps recorded: beyond and below, log Z and its error are in doubt.
+WIDEST_GAP, FEWEST_STEPS = 1.0, 50
 #: Stands for the logarithm of zero, which a state must not hold.
 _NOTHING = -1e30
 
@@ -52,7 +59,9 @@ class Settings(AlgorithmSettings):
     temperatures: int = Field(6, ge=2, description="T, the base and the target included; ours")
     hottest: float = Field(0.01, gt=0, lt=1, description="b_1 of the first, geometric ladder; ours")
     base_sd: float | None = Field(
-        None, gt=0, description="s of the base N(0, s^2 I), in x; None: that of a declared prior, else 3; ours"
+        None,
+        gt=0,
+        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in the warm-up; ours",
     )
     warmup_steps: int | None = Field(
         None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
@@ -66,12 +75,18 @@ class State(NamedTuple):
     others: Tensor  # (R, (T - 1) N, D)
     log_density: Tensor  # (R, T N), of the target at all of them, x last
     score: Tensor  # (R, T N, D)
+    base: Base
     b: Tensor  # (R, T)
     log_eta: Tensor  # (R, T)
     rejections: Tensor  # (R, T - 1) sum of the pairs' rejection rates in this round
     tries: Tensor  # (R, T - 1) their number
-    stones: Tensor  # (R, T - 1, N) log of the sum of exp((b' - b) l) over the steps after the warm-up
+    stones: (
+        Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
+    )
+    fresh: Tensor  # (R, T, N) 1 where a point has been at b = 0 since it, or what it descends from, was at b = 1
+    trips: Tensor  # (R,) arrivals at b = 1 of points from b = 0 after the warm-up, per ladder
     t: int  # steps
+    fitting: int  # steps of the warm-up at b = 1, in which the base is fitted
     warmup: int  # steps of the warm-up
 
 
@@ -83,12 +98,16 @@ class Info(NamedTuple):
     barrier: Tensor  # Lambda(1), by this round's rejection rates
     log_z: Tensor  # not a number during the warm-up
     log_z_se: Tensor  # its standard error; not a number with one ladder
+    log_z_gap: Tensor  # log Z by the steps down the ladder less that by the steps up
+    round_trips: Tensor  # arrivals at b = 1 of points that have come from b = 0, per ladder, after the warm-up
+    log_z_doubt: Tensor  # 1 where these say that the ladder has not reached its laws, else 0
 
 
 class ParallelTempering(Algorithm[Settings, State]):
     """Non-reversible parallel tempering."""
 
     name = "parallel-tempering"
+    version = 2
     kind = "chains"
     exact = "adapted"
     needs = frozenset({"full-batch", "score"})
@@ -100,34 +119,51 @@ class ParallelTempering(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """The task's initial points at b = 1, draws from the base elsewhere."""
-        sd, count, n, d = base_sd(problem, settings.base_sd), settings.temperatures, problem.particles, problem.dim
-        x = problem.init()
-        others = sd * streams.normal("init", ((count - 1) * n, d))
-        log_density, score = problem.log_density_and_score(torch.cat((others, x), 1))
-        powers = torch.arange(count, device=x.device, dtype=x.dtype) - (count - 1)
-        b = settings.hottest ** (-powers / max(1, count - 2))
-        b = torch.where(powers == 1 - count, 0.0, b).expand(len(x), -1).contiguous()
-        none = x.new_zeros(len(x), count - 1)
-        # A Gaussian of precision b / s^2 or more: eta shrinks with the temperature.
-        log_eta = torch.full_like(b, math.log(first_step(sd, d))) + b.clamp_min(settings.hottest).log()
+        count, n, d = settings.temperatures, problem.particles, problem.dim
+        x, known = problem.init(), known_base(problem, settings.base_sd)
+        noise = streams.normal("init", ((count - 1) * n, d))
+        others = scattered(x.repeat(1, count - 1, 1), noise) if known is None else known.mean + known.sd * noise
+        points = Points(torch.cat((others, x), 1), *problem.log_density_and_score(torch.cat((others, x), 1)))
         limit, warmup = problem.meter.limit, settings.warmup_steps
         if warmup is None:
             charged = problem.meter.charged
             warmup = horizon // 4 if limit is None else max(0, int((limit / 4 - charged) / (count * n)))
-        stones = x.new_full((len(x), count - 1, n), _NOTHING)
-        return State(x, others, log_density, score, b, log_eta, none, none, stones, 0, warmup)
+        fitting = warmup // 2 if known is None else 0
+        b = x.new_ones(len(x), count) if fitting else _geometric(settings, x)
+        # A Gaussian of precision b / s^2 or more: eta shrinks with the temperature.
+        log_eta = math.log(first_step(d)) + b.clamp_min(settings.hottest).log()
+        none = x.new_zeros(len(x), count - 1)
+        stones = x.new_full((len(x), 2 * (count - 1), n), _NOTHING)
+        fresh = x.new_zeros(len(x), count, n)
+        return State(
+            x,
+            others,
+            *points[1:],
+            known or fitted_base(points),
+            b,
+            log_eta,
+            none,
+            none,
+            stones,
+            fresh,
+            none[:, 0],
+            0,
+            fitting,
+            warmup,
+        )
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """A move of all, then swaps of every second pair."""
-        sd, count, n = base_sd(problem, settings.base_sd), settings.temperatures, state.x.shape[1]
+        base, count, n = state.base, settings.temperatures, state.x.shape[1]
         points = Points(torch.cat((state.others, state.x), 1), state.log_density, state.score)
         b, log_eta = (v.repeat_interleave(n, dim=1) for v in (state.b, state.log_eta))
+        fitting = state.t < state.fitting
         noise, uniform = streams.normal("noise", points.x.shape[1:]), streams.uniform("algorithm", points.x.shape[1:2])
-        points, acceptance = moved(problem, points, b, log_eta, sd, noise, uniform, drawn=n)
+        points, acceptance = moved(problem, points, b, log_eta, base, noise, uniform, drawn=0 if fitting else n)
         mean = acceptance.view(-1, count, n).mean(2)
 
         uniform = streams.uniform("algorithm", (count - 1, n), index=1)
-        ratio = log_ratio(points, sd).view(-1, count, n)
+        ratio = base.ratio(points).view(-1, count, n)
         partner, probability = swapped(ratio, state.b, uniform, state.t % 2)
         rows = partner * n + torch.arange(n, device=partner.device)
         points = points.take(rows.flatten(1))
@@ -138,22 +174,47 @@ class ParallelTempering(Algorithm[Settings, State]):
         tries[:, state.t % 2 :: 2] += 1
         barrier = (rejections / tries.clamp_min(1)).sum(1)
         swaps = 1 - rejected.mean(1) if rejected.shape[1] else torch.ones_like(barrier)
-        stones = state.stones
+        stones, trips = state.stones, state.trips
+        fresh = state.fresh.gather(1, partner)
+        fresh[:, 0] = float(not fitting)
         if state.t >= state.warmup:
-            log_w = state.b.diff(dim=1).unsqueeze(-1) * ratio[:, :-1]
+            trips = trips + fresh[:, -1].mean(1)
+        if state.t >= 2 * state.warmup:
+            apart = state.b.diff(dim=1).unsqueeze(-1)
+            log_w = torch.cat((apart * ratio[:, :-1], -apart * ratio[:, 1:]), 1)  # up the ladder, then down
             stones = torch.logaddexp(stones, log_w.nan_to_num(nan=_NOTHING).clamp_min(_NOTHING))
-        info = Info(mean[:, -1], swaps, barrier, *log_normaliser(stones, state.t + 1 - state.warmup))
+        fresh[:, -1] = 0
+        steps = state.t + 1 - 2 * state.warmup
+        log_z, error, gap = log_normaliser(stones, steps)
+        doubt = (trips < 1) | ~(gap.abs() <= WIDEST_GAP) | (steps < FEWEST_STEPS)
+        info = Info(mean[:, -1], swaps, barrier, log_z, error, gap, trips, doubt.to(gap))
         cut = (count - 1) * n
         state = State(
             points.x[:, cut:], points.x[:, :cut], points.log_density, points.score,
-            state.b, state.log_eta, rejections, tries, stones, state.t + 1, state.warmup,
+            state.base, state.b, state.log_eta, rejections, tries, stones, fresh, trips, state.t + 1, state.fitting, state.warmup,
         )  # fmt: skip
         if state.t <= state.warmup:
             gain = 2 * state.t**-0.5
             state = state._replace(log_eta=state.log_eta + gain * (mean - TARGET_ACCEPTANCE))
-            if state.t in [round(share * state.warmup) for share in ROUNDS]:
+            if fitting and state.t in [math.ceil(share * state.fitting) for share in (1 / 4, 1 / 2, 1.0)]:
+                state = state._replace(base=fitted_base(points), rejections=0 * rejections, tries=0 * tries)
+            if fitting and state.t == state.fitting:
+                state = state._replace(b=_geometric(settings, state.x))
+            elif not fitting and state.t in [_end(share, state) for share in ROUNDS]:
                 state = _with_ladder(state)
         return state, info
+
+
+def _end(share: float, state: State) -> int:
+    """After how many steps a round of the ladder ends."""
+    return state.fitting + round(share * (state.warmup - state.fitting))
+
+
+def _geometric(settings: Settings, x: Tensor) -> Tensor:
+    """The first ladder, (R, T)."""
+    powers = torch.arange(settings.temperatures, device=x.device, dtype=x.dtype) - (settings.temperatures - 1)
+    b = settings.hottest ** (-powers / max(1, settings.temperatures - 2))
+    return torch.where(powers == 1 - settings.temperatures, 0.0, b).expand(len(x), -1).contiguous()
 
 
 def swapped(ratio: Tensor, b: Tensor, uniform: Tensor, odd: int) -> tuple[Tensor, Tensor]:
@@ -177,14 +238,17 @@ def swapped(ratio: Tensor, b: Tensor, uniform: Tensor, odd: int) -> tuple[Tensor
     return own + torch.nn.functional.pad(swap, (0, 0, 0, 1)) - torch.nn.functional.pad(swap, (0, 0, 1, 0)), probability
 
 
-def log_normaliser(stones: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """log Z and its standard error, (R,) each, of the sums over so many steps, (R, T - 1, N) logarithms."""
+def log_normaliser(stones: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """log Z, its standard error and the gap of its two halves, (R,) each, of the sums over so many steps, (R, 2 T - 2, N)."""
     n, total = stones.shape[2], stones.logsumexp(2, keepdim=True)
-    log_z = (total.squeeze(2) - math.log(n * max(1, steps))).sum(1)
-    shares = n * (stones - total).exp().sum(1)  # a ladder's part in every factor, 1 on average each
-    error = shares.std(1) / math.sqrt(n) if n > 1 else torch.full_like(log_z, math.nan)
-    nothing = torch.full_like(log_z, math.nan)
-    return (log_z, error) if steps > 0 else (nothing, nothing)
+    means, shares = total.squeeze(2) - math.log(n * max(1, steps)), n * (stones - total).exp()
+    up, down = means.chunk(2, 1)
+    there, back = shares.chunk(2, 1)  # a ladder's part in every factor, 1 on average each
+    first, up, down = up[:, 0], up[:, 1:].sum(1), down[:, 1:].sum(1)
+    each = there[:, 0] + (there[:, 1:].sum(1) - back[:, 1:].sum(1)) / 2
+    error = each.std(1) / math.sqrt(n) if n > 1 else torch.full_like(first, math.nan)
+    nothing = torch.full_like(first, math.nan)
+    return (first + (up - down) / 2, error, -(up + down)) if steps > 0 else (nothing, nothing, nothing)
 
 
 def _with_ladder(state: State) -> State:

@@ -46,6 +46,8 @@ from parvibench.nn.variational import log_normaliser
 
 #: Draws from which weights are smoothed: fewer have no tail to fit.
 FEWEST = 25
+#: Pareto k above which a mean of ratios is not to be trusted (Vehtari et al. 2024).
+LARGEST_K = 0.7
 
 
 class Settings(AlgorithmSettings):
@@ -89,6 +91,7 @@ class Info(NamedTuple):
     pareto_k: Tensor  # of the ratios p / q, median over the paths: above 0.7 most normals miss much of the density
     log_z: Tensor  # log of the mean ratio of all retained draws
     log_z_se: Tensor  # its standard error, by the spread of the ratios
+    log_z_doubt: Tensor  # 1 where the Pareto k of all ratios together is above 0.7, else 0
 
 
 class Pathfinder(Algorithm[Settings, State]):
@@ -147,6 +150,7 @@ class Pathfinder(Algorithm[Settings, State]):
             paths.stopped_early(settings.longest).to(kept.dtype).mean(1),
             pareto_k(draws[..., -1], kept).median(1).values,
             *_log_normaliser(draws[..., -1], kept),
+            (pareto_k(_there(draws[..., -1], kept), kept.sum(1)) > LARGEST_K).to(kept),
         )
         return State(paths, _each_where(better, now, best), draws, kept), info
 
@@ -260,9 +264,14 @@ def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
 
 def _log_normaliser(log_ratios: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """log Z and its standard error, (R,) each, from the ratios (R, P, M) of which so many are there, (R, P)."""
-    there = torch.arange(log_ratios.shape[-1], device=kept.device) < kept.unsqueeze(-1)
-    log_w = torch.where(there, log_ratios, -math.inf).flatten(1)
+    log_w = _there(log_ratios, kept)
     return log_normaliser(log_w.logsumexp(1), (2 * log_w).logsumexp(1), kept.sum(1))
+
+
+def _there(log_ratios: Tensor, kept: Tensor) -> Tensor:
+    """The ratios of all paths, (R, P M), the largest first; minus infinity for draws that are not there."""
+    there = torch.arange(log_ratios.shape[-1], device=kept.device) < kept.unsqueeze(-1)
+    return torch.where(there, log_ratios, -math.inf).flatten(1).sort(1, descending=True).values
 
 
 def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:

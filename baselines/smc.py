@@ -20,11 +20,13 @@ MALA's eta follows the particles' mean acceptance, per replicate: log eta grows 
 at b = 1 by (1 + k)^(-0.6) of it after k moves there. A particle without density, or whose density is not a number, has
 weight zero from then on.
 
-The standard error of log Z is sqrt(sum (N sum W^2 - 1) / N) over the resamplings, W the weights before each: that of
-independent particles, and too small where moves do not mix.
+The variance of log Z is the larger of two: sum (N sum W^2 - 1) / N over the resamplings, W the weights before each, that of
+particles made independent by the moves; and sum_j s_j^2 - 1 / N, s_j the weight of all descendants of draw j from the base, that
+of particles that moves leave where they are (after Lee & Whiteley 2018, Biometrika 105:609-625). 1 / sum s_j^2 is the effective number of
+ancestors: where it is small, few draws have made the estimate, and ``log_z_doubt`` is 1.
 
 Departs from the papers: the pace; eta is adapted with the particles that it moves, an error of order 1/N; the particles
-start at the base, not at the task's initial points. Traps: log Z is relative to a normalised base; resampling at every
+start at the base, and the task's initial points serve to fit it, in a warm-up of MALA. Traps: log Z is relative to a normalised base; resampling at every
 small step would add noise of its own at each; and with moves that do not mix, the mean of Z is right but log Z is far
 too low in most runs.
 """
@@ -40,11 +42,15 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._tempering import TARGET_ACCEPTANCE, Points, base_sd, first_step, log_ratio, moved
+from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
 
 #: Halvings of the interval of the next temperature.
 HALVINGS = 40
 DECAY = 0.6
+#: Effective ancestors below which log Z and its error are in doubt.
+FEWEST = 8
+#: Ends of the rounds of the warm-up, as shares of it.
+ROUNDS = (1 / 4, 1 / 2, 1.0)
 
 
 class Settings(AlgorithmSettings):
@@ -58,8 +64,11 @@ class Settings(AlgorithmSettings):
         0.8, ge=0, le=1, description="share of the budget over which temperatures are spread; 0: by a alone; ours"
     )
     base_sd: float | None = Field(
-        None, gt=0, description="s of the base N(0, s^2 I), in x; None: that of a declared prior, else 3; ours"
+        None,
+        gt=0,
+        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in a warm-up; ours",
     )
+    warmup: float = Field(0.2, ge=0, le=0.5, description="share of the budget in which a base is fitted; ours")
 
 
 class State(NamedTuple):
@@ -68,13 +77,16 @@ class State(NamedTuple):
     x: Tensor  # (R, N, D)
     log_density: Tensor  # (R, N)
     score: Tensor  # (R, N, D)
+    base: Base
     log_w: Tensor  # (R, N) log W, normalised
     log_eta: Tensor  # (R,)
     b: Tensor  # (R,) inverse temperature
     log_z: Tensor  # (R,) log normalising constant of pi_b
     variance: Tensor  # (R,) of log Z, but for the weights since the last resampling
+    ancestor: Tensor  # (R, N) which draw from the base a particle descends from
     at_end: Tensor  # (R,) moves at b = 1
     t: int  # moves
+    begin: int  # moves of the warm-up
     end: int  # moves after which b = 1 is wanted
 
 
@@ -83,14 +95,17 @@ class Info(NamedTuple):
 
     acceptance: Tensor  # mean probability over the particles
     inverse_temperature: Tensor
-    log_z: Tensor  # of pi_b, nats
+    log_z: Tensor  # nats; not a number before b = 1
     log_z_se: Tensor  # its standard error
+    ancestors: Tensor  # effective number of draws from the base whose descendants are left
+    log_z_doubt: Tensor  # 1 where they are fewer than ``FEWEST``, else 0
 
 
 class SMC(Algorithm[Settings, State]):
     """Annealed sequential Monte Carlo."""
 
     name = "smc"
+    version = 2
     kind = "particles"
     needs = frozenset({"full-batch", "score"})
     may_overflow = frozenset({"log_density", "score", "log_w"})
@@ -100,31 +115,50 @@ class SMC(Algorithm[Settings, State]):
     example: ClassVar[Example] = Example(quick={"ess_share": 0.5}, first_scores=1, settings={}, steps=150)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Draws from the base."""
-        sd, n, d, limit = base_sd(problem, settings.base_sd), problem.particles, problem.dim, problem.meter.limit
-        x = sd * streams.normal("init", (n, d))
-        zero = x.new_zeros(x.shape[0])
-        log_eta = zero + math.log(first_step(sd, d))
+        """Draws from the base, or the points of the warm-up that fits it."""
+        n, d, limit = problem.particles, problem.dim, problem.meter.limit
+        noise, known = streams.normal("init", (n, d)), known_base(problem, settings.base_sd)
+        x = scattered(problem.init(), noise) if known is None else known.mean + known.sd * noise
         moves = horizon if limit is None else limit / n - 1
-        log_density, score = problem.log_density_and_score(x)
-        log_w = torch.full_like(log_density, -math.log(n))
-        return State(x, log_density, score, log_w, log_eta, zero, zero, zero, zero, 0, int(settings.annealing * moves))
+        points = Points(x, *problem.log_density_and_score(x))
+        zero = x.new_zeros(len(x))
+        begin = int(settings.warmup * moves) if known is None else 0
+        state = State(
+            *points, known or fitted_base(points), torch.full_like(points.log_density, -math.log(n)), zero, zero + (begin > 0), zero, zero,
+            torch.arange(n, device=x.device, dtype=x.dtype).expand(len(x), -1).contiguous(), zero, 0, begin, int(settings.annealing * moves),
+        )  # fmt: skip
+        return state._replace(log_eta=zero + math.log(first_step(d)))
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
-        """A change of temperature where it is due, then one move."""
-        sd = base_sd(problem, settings.base_sd)
-        if state.t % settings.moves == 0 and bool((state.b < 1).any()):
-            state = _annealed(settings, state, sd, streams.uniform("algorithm", (1,), index=1))
+        """A change of temperature where it is due, then one move; at the end of the warm-up draws from the base."""
         n, d = state.x.shape[1:]
+        t, noise = state.t - state.begin, streams.normal("noise", (n, d))
+        if t == 0:
+            state = state._replace(b=torch.zeros_like(state.b), at_end=torch.zeros_like(state.at_end))
+        if t >= 0 and t % settings.moves == 0 and bool((state.b < 1).any()) and (t > 0 or state.begin == 0):
+            state = _annealed(settings, state, streams.uniform("algorithm", (1,), index=1))
+        drawn = n if t == 0 and state.begin > 0 else 0
         points, acceptance = moved(
-            problem, Points(*state[:3]), state.b.unsqueeze(1), state.log_eta.unsqueeze(1), sd,
-            streams.normal("noise", (n, d)), streams.uniform("algorithm", (n,)),
+            problem, Points(*state[:3]), state.b.unsqueeze(1), state.log_eta.unsqueeze(1), state.base,
+            noise, streams.uniform("algorithm", (n,)), drawn,
         )  # fmt: skip
         mean = acceptance.mean(1)
-        log_eta = state.log_eta + (1 + state.at_end) ** -DECAY * (mean - TARGET_ACCEPTANCE)
+        gain = (1 + state.at_end) ** -DECAY if t >= 0 else 2 * (1 + state.t) ** -0.5
+        log_eta = state.log_eta if drawn else state.log_eta + gain * (mean - TARGET_ACCEPTANCE)
         at_end = state.at_end + (state.b == 1)
         state = state._replace(**points._asdict(), log_eta=log_eta, at_end=at_end, t=state.t + 1)
-        return state, Info(mean, state.b, state.log_z, state.variance.sqrt())
+        if state.t in [round(share * state.begin) for share in ROUNDS] and state.t <= state.begin:
+            state = state._replace(base=fitted_base(points))
+        done = torch.where(state.b < 1, math.nan, state.log_z) if t >= 0 else torch.full_like(mean, math.nan)
+        shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor.long(), state.log_w.exp()).square().sum(1)
+        return state, Info(
+            mean,
+            state.b,
+            done,
+            torch.maximum(state.variance, shares - 1 / n).sqrt(),
+            1 / shares,
+            (FEWEST * shares > 1).to(shares),
+        )
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""
@@ -132,10 +166,10 @@ class SMC(Algorithm[Settings, State]):
         return Points(*state[:3]).take(systematic(state.log_w, uniform, n)).x
 
 
-def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> State:
+def _annealed(settings: Settings, state: State, uniform: Tensor) -> State:
     """The next temperature of every replicate that is not at the last: weights, log Z, resampling where it is due."""
     points, n = Points(*state[:3]), state.x.shape[1]
-    ratio, most = log_ratio(points, sd), 1 - state.b
+    ratio, most = state.base.ratio(points), 1 - state.b
     ratio = torch.where(ratio.isnan(), -math.inf, ratio)  # no mass
     changes_left = max(1, (state.end - state.t) // settings.moves)
     pace = torch.where(state.b > 0, state.b ** (1 - 1 / changes_left) - state.b, most)
@@ -148,13 +182,16 @@ def _annealed(settings: Settings, state: State, sd: float, uniform: Tensor) -> S
     log_w = log_w - total.unsqueeze(1)
     spread = (n * (2 * log_w).logsumexp(1).exp() - 1).clamp_min(0) / n
     due = ((b == 1) | ((2 * log_w).logsumexp(1) > math.log(2 / n))).unsqueeze(1)
-    resampled = points.take(systematic(log_w, uniform, n)).where(due, points)
+    index = systematic(log_w, uniform, n)
+    resampled = points.take(index).where(due, points)
+    ancestor = torch.where(due & (state.b < 1).unsqueeze(1), state.ancestor.gather(1, index), state.ancestor)
     log_w = torch.where(due, -math.log(n), log_w)
 
     going = state.b < 1
     points = resampled.where(going.unsqueeze(1), points)
     return state._replace(
         **points._asdict(),
+        ancestor=ancestor,
         log_w=torch.where(going.unsqueeze(1), log_w, state.log_w),
         b=torch.where(going, b, state.b),
         log_z=torch.where(going, state.log_z + total, state.log_z),

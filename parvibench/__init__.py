@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .api.check import check
+    from .api.check import calibrate, check
     from .api.compare import compare
     from .api.evaluate import evaluate
     from .api.report import load, report
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .targets.stan_models import from_stan
 
 _NAMES = {
-    "api.check": "check",
+    "api.check": "calibrate check",
     "api.compare": "compare",
     "api.evaluate": "evaluate",
     "api.report": "load report",
@@ -65,7 +65,7 @@ _NAMES = {
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022 - in the order of use
-    "run", "load", "report", "compare", "tune", "evaluate", "check", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
+    "run", "load", "report", "compare", "tune", "evaluate", "check", "calibrate", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
     "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
     "task", "from_pyro", "from_jax", "from_numpyro", "from_pymc", "from_stan", "jax_sampler",
 ]  # fmt: skip

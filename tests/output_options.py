@@ -17,6 +17,7 @@ FOLDERS = {
     "merge --out": "merge store --out {}",
     "merge --to": "merge store --out merged --to {}",
     "compare --to": "compare store store --to {}",
+    "calibrate --out": "calibrate target.py:wide -a mala --out {}",
     "evaluate --out": "evaluate draws.npy --task multimodal --cost score_evaluations=9 --out {}",
     "new --to": "new algorithm mine --to {}",
     "reference build --folder": "reference build target.py:wide --method exact --folder {}",

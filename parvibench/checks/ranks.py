@@ -32,6 +32,12 @@ def ranks_of(target: Target, start: Tensor, paths: Sequence[Tensor], generator: 
     return ties_broken(((found < own) & used).sum(1), ((found == own) & used).sum(1), generator)
 
 
+def ranks_among(own: Tensor, draws: Tensor, generator: Generator) -> Tensor:
+    """Ranks in 0 to L of values (R, F) among draws (R, L, F), ties broken at random: (R, F)."""
+    own = own.unsqueeze(1)
+    return ties_broken((draws < own).sum(1), (draws == own).sum(1), generator)
+
+
 def ties_broken(below: Tensor, ties: Tensor, generator: Generator) -> Tensor:
     """Ranks at random among so many equal values, above so many lower ones."""
     return below + (torch.rand(ties.shape, generator=generator, dtype=torch.float64) * (ties + 1)).long()

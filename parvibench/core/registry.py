@@ -201,6 +201,13 @@ def _from_place(place: str) -> Task:
     return task
 
 
+def load_object(place: str) -> Any:
+    """Whatever is at ``module:attribute`` or ``file.py:attribute``; ``InputError`` where nothing is."""
+    if ":" not in place:
+        raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
+    return _resolve(place)
+
+
 #: Places that are no Python object, by how they look -> function that makes the task.
 _OPENERS = {
     r"^posteriordb:": "parvibench.targets.posteriordb:opened",

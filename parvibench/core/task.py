@@ -32,7 +32,7 @@ DENSITY_METRICS = (
 #: Without the linear programme, whose floors take longer than all others together.
 LEAN_METRICS = tuple(m for m in DENSITY_METRICS if m != "w2")
 #: Of tasks that state log Z.
-LOG_Z_METRICS = ("log_z", "log_z_se", "log_z_error")
+LOG_Z_METRICS = ("log_z", "log_z_se", "log_z_error", "log_z_deviation", "log_z_doubt")
 PREDICTIVE_METRICS = (
     "rmse", "nll", "crps", "coverage", "ess_bulk", "ess_per_evaluation", "rhat", "path_primary", "seconds", "score_evaluations", "peak_memory",
 )  # fmt: skip

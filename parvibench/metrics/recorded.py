@@ -111,7 +111,7 @@ def displacement(samples: Tensor, context: Context) -> Tensor:
 def reported(samples: Tensor, context: Context, name: str) -> Tensor:
     """What the algorithm reports of its steps under the metric's name, (R,).
 
-    Of log Z and its standard error the last report counts, of the others the mean since the checkpoint before:
+    Of log Z, its standard error and its doubt the last report counts, of the others the mean since the checkpoint before:
 
     - ``acceptance``: probability of accepting a proposal, in [0, 1]; neither direction is better.
     - ``divergences``: share of transitions whose energy error exceeded 1000 or was not a number; lower is better.
@@ -120,6 +120,8 @@ def reported(samples: Tensor, context: Context, name: str) -> Tensor:
     - ``log_z``: estimated logarithm of the integral of exp(log density), the evidence where the density is a joint one
       with all constants; neither direction is better.
     - ``log_z_se``: its standard error by the method's own account: of one run, and too small where it missed mass.
+    - ``log_z_doubt``: 1 where the method's own diagnostics say that neither is to be trusted (few ancestors of the
+      particles, a ladder without communication, a Pareto k of the weights above 0.7), else 0; lower is better.
 
     >>> reported(x, Context(banana, diagnostics={"acceptance": torch.tensor([0.5])}), "acceptance")
     tensor([0.5000], dtype=torch.float64)
@@ -139,6 +141,7 @@ tree_depth = _passed_on(
 refit_loss = _passed_on("refit_loss", "neutral", "1", "mean loss of the refitted network since the checkpoint before")
 log_z = _passed_on("log_z", "neutral", "nats", "estimate of log Z, the logarithm of the normalising constant")
 log_z_se = _passed_on("log_z_se", "neutral", "nats", "standard error of log Z, as the method itself estimates it")
+log_z_doubt = _passed_on("log_z_doubt", "lower", "1", "share of runs whose own diagnostics put log Z in doubt")
 
 
 @metric("lower", "nats", "diagnostics", "absolute error of log Z, where the task states it")
@@ -152,3 +155,15 @@ def log_z_error(samples: Tensor, context: Context) -> Tensor:
     """
     known = given(context.task.facts.log_z, "the task states no log Z")
     return (log_z(samples, context) - known).abs()
+
+
+@metric("lower", "se", "diagnostics", "error of log Z in units of its stated standard error")
+def log_z_deviation(samples: Tensor, context: Context) -> Tensor:
+    """Absolute error of ``log_z`` over ``log_z_se``, (R,); lower is better, above 2 in 5% of right runs.
+
+    >>> from parvibench.core.task import Facts
+    >>> told = {"log_z": torch.tensor([0.5]), "log_z_se": torch.tensor([0.25])}
+    >>> log_z_deviation(x, Context(replace(banana, facts=Facts(log_z=1.5)), diagnostics=told))
+    tensor([4.], dtype=torch.float64)
+    """
+    return log_z_error(samples, context) / log_z_se(samples, context)

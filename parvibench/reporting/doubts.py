@@ -1,4 +1,4 @@
-"""What to know of the ranks of a run: tasks without a reference, and starts far from the mass."""
+"""What to know of the results of a run: tasks without a reference, starts far from the mass, and log Z in doubt."""
 
 import shlex
 
@@ -10,6 +10,7 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
+from parvibench.harness.marks.log_z import verdicts
 from parvibench.metrics.evaluate import evaluate_samples
 
 from .presented import Results
@@ -25,6 +26,7 @@ def doubts(results: Results) -> list[str]:
         try:
             task = registry.load_task(place)
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
+            found += verdicts(task.name, task.facts.log_z, cells)
             if cells and task.floored() is None:
                 found += _untested(results, task, cells, place)
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):

@@ -12,8 +12,8 @@ from sampler_toys import Bent, Gaussian, Regression, Run, Skewed, make_problem, 
 from scipy import stats
 from torch import Tensor
 
-from parvibench.baselines import _tempering, smc
-from parvibench.baselines._tempering import log_base
+from parvibench.baselines import smc
+from parvibench.baselines._tempering import Base, Points, fitted_base
 from parvibench.core import registry
 
 #: Probability with which each test of a law fails although the law is right.
@@ -138,7 +138,7 @@ def test_temperatures_are_spread_over_the_annealing() -> None:
 
     def after(share: float, steps: int) -> Tensor:
         problem = make_problem(Gaussian([1.0, 4.0]), particles=200, limit=200 * 101)
-        b: Tensor = Run("smc", problem, annealing=share, ess_share=0.5).steps(steps).state.b
+        b: Tensor = Run("smc", problem, annealing=share, ess_share=0.5, base_sd=3.0).steps(steps).state.b
         return b
 
     for share, end in ((0.5, 50), (0.8, 80)):
@@ -146,7 +146,9 @@ def test_temperatures_are_spread_over_the_annealing() -> None:
         torch.testing.assert_close(half.log(), first.log() * (end - end // 2) / (end - 1))
         assert (after(share, end - 1) < 1).all()
         assert (after(share, end) == 1).all()
-    quick = Run("smc", make_problem(Gaussian([1.0, 4.0]), particles=200), annealing=0.0, ess_share=0.5).steps(20)
+    quick = Run(
+        "smc", make_problem(Gaussian([1.0, 4.0]), particles=200), annealing=0.0, ess_share=0.5, base_sd=3.0
+    ).steps(20)
     assert (quick.state.b == 1).all()
 
 
@@ -181,16 +183,58 @@ def test_particles_without_density_die(beyond: float) -> None:
 
 
 def test_the_base_is_the_declared_prior() -> None:
-    """Unit precision: s = 1, so the start is the noise itself; a setting goes before, a default comes last."""
-    declared, undeclared = Run("smc", make_problem(Regression())), Run("smc", make_problem(Bent()))
+    """Unit precision: s = 1, so the start is the noise itself; a setting goes before; its density is PyTorch's."""
+    declared = Run("smc", make_problem(Regression()))
     assert torch.equal(declared.state.x, declared.problem.streams.normal("init", (8, 3)))
-    sd = _tempering.DEFAULT_SD
-    torch.testing.assert_close(undeclared.state.x, sd * undeclared.problem.streams.normal("init", (8, 2)))
     given = Run("smc", make_problem(Regression()), base_sd=0.5)
     torch.testing.assert_close(given.state.x, 0.5 * declared.state.x)
-    x = points(2, 5, 3)
-    expected = torch.distributions.Normal(0.0, 0.7).log_prob(x).sum(-1)
-    torch.testing.assert_close(log_base(x, 0.7), expected.double())
+    x, mean, sd = points(2, 5, 3), points(2, 1, 3, seed=1), points(2, 1, 3, seed=2).exp()
+    torch.testing.assert_close(Base(mean, sd).log_density(x), torch.distributions.Normal(mean, sd).log_prob(x).sum(-1))
+
+
+def test_a_fitted_base_is_wider_than_the_points_and_ignores_stragglers() -> None:
+    """Mean and 1 + D^(-1/4) standard deviations, of the points within 10 + 2 D nats of the best, per replicate."""
+    x, log_density = points(2, 50, 3), points(2, 50)
+    strayed, low = x.clone(), log_density.clone()
+    strayed[0, 7], low[0, 7] = 1e6, log_density[0].max() - 17
+    strayed[1, :3], low[1, :3] = math.inf, math.nan
+    found = fitted_base(Points(strayed, low, x))
+    for r, rows in enumerate(([i for i in range(50) if i != 7], range(3, 50))):
+        kept = x[r, list(rows)]
+        torch.testing.assert_close(found.mean[r, 0], kept.mean(0))
+        torch.testing.assert_close(found.sd[r, 0], (1 + 3**-0.25) * kept.std(0, correction=0))
+
+
+def test_after_the_warm_up_particles_are_draws_from_the_fitted_base() -> None:
+    """Far from N(0, 9 I): a narrow Gaussian at 20, with scales of 10 and 0.1; then log Z within 5 errors, most within 2."""
+    target, truth = Gaussian([0.01, 100.0], mean=20.0), math.log(2 * math.pi)
+    problem = make_problem(target, range(12), particles=200, limit=200 * 301)
+    run = Run("smc", problem)
+    begin = run.state.begin
+    assert begin == 60
+    run.steps(begin + 1)
+    base = run.state.base
+    z = (run.state.x - base.mean) / base.sd
+    assert stats.kstest(z.flatten().numpy(), "norm").pvalue > FALSE_ALARM
+    run.steps(300 - begin - 1)
+    info: Any = run.info
+    off = (info.log_z - truth).abs() / info.log_z_se
+    assert off.max() < 5
+    assert off.median() < 2
+    assert (info.log_z_doubt == 0).all()
+
+
+def test_few_ancestors_put_log_z_in_doubt() -> None:
+    """A base far too wide for so few particles, moves that cannot follow: ancestors by hand, and the doubt they raise."""
+    run = Run("smc", make_problem(Gaussian([1e4] * 12), particles=40), base_sd=30.0, annealing=0.0, ess_share=0.5)
+    run.steps(60)
+    info: Any = run.info
+    for r, ancestors in enumerate(run.state.ancestor.tolist()):
+        shares = [ancestors.count(a) / 40 for a in set(ancestors)]
+        assert info.ancestors[r].item() == pytest.approx(1 / sum(v * v for v in shares))
+        assert info.log_z_se[r].item() ** 2 >= sum(v * v for v in shares) - 1 / 40 - 1e-9
+    assert (info.ancestors < 8).all()
+    assert (info.log_z_doubt == 1).all()
 
 
 class PlainSMC:
@@ -200,7 +244,7 @@ class PlainSMC:
         self.s, self.sd, self.n, self.end = s, sd, len(x), end
         self.x, self.w = list(x), [1 / self.n] * self.n
         self.b, self.log_z, self.t, self.after = 0.0, 0.0, 0, 0
-        self.log_eta = math.log(1.36 * sd**2 * 2 ** (-1 / 3))
+        self.log_eta = math.log(1.36 * 2 ** (-1 / 3))
 
     def share(self, ratios: list[float], change: float) -> float:
         top = max(ratios)
@@ -236,7 +280,7 @@ class PlainSMC:
             self.anneal(resampling)
         chances = []
         for i in range(self.n):
-            given = (self.b, math.exp(self.log_eta), self.sd, noise[i], uniform[i].item())
+            given = (self.b, math.exp(self.log_eta) * self.sd**2, self.sd, noise[i], uniform[i].item())
             self.x[i], chance = plain_mala(self.x[i], *given)
             chances.append(chance)
         self.log_eta += (1 + self.after) ** -0.6 * (sum(chances) / self.n - 0.574)

@@ -13,8 +13,8 @@ from scipy import stats
 from torch import Tensor
 
 from parvibench.baselines import _tempering
-from parvibench.baselines._tempering import Points, moved
-from parvibench.baselines.parallel_tempering import swapped
+from parvibench.baselines._tempering import Base, Points, moved
+from parvibench.baselines.parallel_tempering import log_normaliser, swapped
 from parvibench.core import registry
 
 #: Probability with which each test of a law fails although the law is right.
@@ -28,12 +28,13 @@ def test_a_move_is_mala_at_its_own_temperature() -> None:
     b, log_eta = torch.rand(2, 3, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     uniform = torch.rand(3, 8, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     start = Points(x, *problem.log_density_and_score(x))
-    end, acceptance = moved(problem, start, b, log_eta, 1.7, noise, uniform, drawn=2)
+    base = Base(x.new_zeros(3, 1, 2), x.new_full((3, 1, 2), 1.7))
+    end, acceptance = moved(problem, start, b, log_eta, base, noise, uniform, drawn=2)
     torch.testing.assert_close(end.x[:, :2], 1.7 * noise[:, :2])
     assert (acceptance[:, :2] == 1).all()
     for r in range(3):
         for i in range(2, 8):
-            given = (b[r, i].item(), log_eta[r, i].exp().item(), 1.7, noise[r, i], uniform[r, i].item())
+            given = (b[r, i].item(), log_eta[r, i].exp().item() * 1.7**2, 1.7, noise[r, i], uniform[r, i].item())
             y, chance = plain_mala(x[r, i], *given)
             torch.testing.assert_close(end.x[r, i], y)
             assert acceptance[r, i].item() == pytest.approx(chance)
@@ -145,6 +146,45 @@ def test_tempering_weighs_distant_modes_right() -> None:
     assert stats.chisquare(counts.numpy(), 1600 * shares.numpy()).pvalue > FALSE_ALARM
 
 
+def test_log_z_is_the_mean_of_both_directions() -> None:
+    """Against a loop over factors: the first one upwards alone; the error is that of independent ladders; the gap."""
+    stones, steps = points(2, 6, 5), 7
+    log_z, error, gap = log_normaliser(stones, steps)
+    for r in range(2):
+        means = [math.log(sum(math.exp(v) for v in row) / (5 * steps)) for row in stones[r].tolist()]
+        up, down = means[:3], means[3:]
+        assert log_z[r].item() == pytest.approx(up[0] + (up[1] + up[2] - down[1] - down[2]) / 2)
+        assert gap[r].item() == pytest.approx(-(up[1] + up[2] + down[1] + down[2]))
+        moved = []
+        for i in range(5):  # what log Z gains as the weight of a ladder grows
+            heavier = stones.clone()
+            heavier[:, :, i] += 1e-6
+            moved.append(5 * (log_normaliser(heavier, steps)[0][r] - log_z[r]).item() / 1e-6)
+        assert error[r].item() == pytest.approx(torch.tensor(moved).std().item() / math.sqrt(5), rel=1e-3)
+
+
+def test_round_trips_are_arrivals_from_the_base() -> None:
+    """Without a move or a rejection points climb a rung a step: one arrival a ladder every second step from the fifth on."""
+    flat = Gaussian([1e-12] * 2)
+    run = Run("parallel-tempering", make_problem(flat), temperatures=5, warmup_steps=0, base_sd=1e6).steps(20)
+    info: Any = run.info
+    assert info.round_trips.tolist() == [8.0, 8.0, 8.0]
+    assert (info.log_z_doubt == 1).all()  # of few steps
+    run.steps(40)
+    info = run.info
+    assert (info.log_z_doubt == 0).all()
+
+
+@pytest.mark.ci
+def test_a_ladder_without_communication_puts_log_z_in_doubt() -> None:
+    """Six temperatures from N(0, 9 I) to a Gaussian in 60 dimensions: the stated error is far too small, and that is said."""
+    problem = make_problem(Gaussian([25.0] * 60), range(6), particles=30, limit=30 * 1001 * 1.0)
+    info: Any = Run("parallel-tempering", problem, base_sd=3.0).steps(150).info
+    off = (info.log_z - 30 * math.log(2 * math.pi / 25)).abs() / info.log_z_se
+    assert off.median() > 2
+    assert (info.log_z_doubt == 1).all()
+
+
 class PlainTempering:
     """One replicate, one ladder after another; the ladder is shared by its N chains."""
 
@@ -154,7 +194,7 @@ class PlainTempering:
         self.x = [[*rows[:, i], x[i]] for i in range(self.n)]
         self.b = [0.0, *(s.hottest ** (1 - k / max(1, s.temperatures - 2)) for k in range(s.temperatures - 1))]
         self.b[-1] = 1.0
-        self.log_eta = [math.log(_tempering.first_step(sd, 2) * max(b, s.hottest)) for b in self.b]
+        self.log_eta = [math.log(_tempering.first_step(2) * max(b, s.hottest)) for b in self.b]
         self.rejected: list[list[float]] = [[] for _ in range(s.temperatures - 1)]
         self.t = 0
 
@@ -170,7 +210,7 @@ class PlainTempering:
                 if k == 0:
                     self.x[i][0] = self.sd * noise[row]
                     continue
-                given = (self.b[k], math.exp(self.log_eta[k]), self.sd, noise[row], uniform[row].item())
+                given = (self.b[k], math.exp(self.log_eta[k]) * self.sd**2, self.sd, noise[row], uniform[row].item())
                 self.x[i][k], chances[k, i] = plain_mala(self.x[i][k], *given)
         for k in range(self.t % 2, count - 1, 2):
             rates = []

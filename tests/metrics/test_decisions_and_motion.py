@@ -34,9 +34,10 @@ def test_regret_needs_decisions(make_context) -> None:
 
 
 def test_errors_of_log_z_are_absolute(make_context) -> None:
-    estimates = {"log_z": torch.tensor([-1.0, 2.5])}
+    estimates = {"log_z": torch.tensor([-1.0, 2.5]), "log_z_se": torch.tensor([0.5, 0.25])}
     context = make_context(1, task={"facts": Facts(log_z=1.5)}, diagnostics=estimates)
     assert load_metric("log_z_error")(NOTHING, context).tolist() == [2.5, 1.0]
+    assert load_metric("log_z_deviation")(NOTHING, context).tolist() == [5.0, 4.0]
     with pytest.raises(NotApplicable, match="states no log Z"):
         load_metric("log_z_error")(NOTHING, make_context(1, diagnostics=estimates))
 
@@ -49,7 +50,9 @@ def test_displacement_by_hand(make_context) -> None:
         displacement(NOTHING, make_context(1))
 
 
-@pytest.mark.parametrize("name", ["acceptance", "divergences", "tree_depth", "refit_loss", "log_z", "log_z_se"])
+@pytest.mark.parametrize(
+    "name", ["acceptance", "divergences", "tree_depth", "refit_loss", "log_z", "log_z_se", "log_z_doubt"]
+)
 def test_reports_are_passed_on_under_their_own_names(name: str, make_context) -> None:
     context = make_context(1, diagnostics={name: torch.tensor([0.25, 3.0])})
     assert load_metric(name)(NOTHING, context).tolist() == [0.25, 3.0]

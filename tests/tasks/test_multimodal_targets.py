@@ -5,6 +5,8 @@ Seeds are fixed.
 """
 
 import math
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +23,22 @@ from torch.distributions import (
     StudentT,
 )
 
-from parvibench.core.registry import load_task
+from parvibench.core.algorithm import take_steps
+from parvibench.core.registry import load_algorithm, load_task
+from parvibench.data.fetch import fetch
 
-EXACT = ["gmm40-2d", "gmm40-50d", "many-well-32", "student-mixture-50d", "brownian-32", "phi4-100"]
+EXACT = [
+    "gmm40-2d",
+    "gmm40-50d",
+    "many-well-32",
+    "student-mixture-50d",
+    "brownian-32",
+    "phi4-100",
+    "phase-transition-20d",
+]
 
 
-@pytest.mark.parametrize("name", [*EXACT, "cox-process-1600"])
+@pytest.mark.parametrize("name", [*EXACT, "cox-process-1600", "pines-900"])
 def test_score_is_the_differentiable_gradient(name: str) -> None:
     task = load_task(name)
     x = task.problem(2, seed=1, dtype=torch.float64, particles=5).init()
@@ -197,3 +209,34 @@ def test_cox_process_is_pytorchs() -> None:
     found = task.target((0,), "cpu", torch.float64).log_density(x) - torch.lgamma(counts + 1).sum()
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     assert counts.sum() == 111
+
+
+def test_pines_are_counted_in_cells_and_whitened() -> None:
+    """Counts by a loop; the density in z is the prior N(0, I) and the likelihood at mu + L z, but for y! and the areas."""
+    task = load_task("pines-900")
+    rows = fetch("finpines").read_text().splitlines()[1:]
+    counts = torch.zeros(900, dtype=torch.float64)
+    for row in rows:
+        x, y = (float(v) for v in row.split(",")[1:])
+        counts[int(30 * x) * 30 + int(30 * y)] += 1
+    assert counts.sum() == 126
+    i, j = np.divmod(np.arange(900), 30)
+    covariance = 1.91 * np.exp(-np.hypot(i[:, None] - i, j[:, None] - j) * 33 / 30)
+    z = task.problem(1, seed=1, dtype=torch.float64, particles=3).init()
+    field = math.log(126) - 1.91 / 2 + z @ torch.from_numpy(np.linalg.cholesky(covariance)).T
+    likelihood = Poisson(field.exp() / 900).log_prob(counts) + torch.lgamma(counts + 1) + counts * math.log(900)
+    expected = Normal(0.0, 1.0).log_prob(z).sum(-1) + likelihood.sum(-1)
+    torch.testing.assert_close(task.target((0,), "cpu", torch.float64).log_density(z), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_annealing_finds_the_wide_phase_alone_and_climbing_the_narrow_one() -> None:
+    """log Z of SMC is log 0.1, with a small error and no doubt; nine draws in ten are in the narrow phase."""
+    task = load_task("phase-transition-20d")
+    assert (draws(task.name).norm(dim=1) < 1).double().mean() == pytest.approx(0.9, abs=0.02)
+    smc, problem = load_algorithm("smc"), task.problem(4, seed=1, limit=100 * 301)
+    settings: Any = smc.make_settings({})
+    state = smc.init(problem, settings, problem.streams, 300)
+    info = list(islice(take_steps(smc.step, problem, settings, state), 290))[-1][1]
+    assert (info.log_z - math.log(0.1)).abs().max() < 5 * info.log_z_se.max()
+    assert info.log_z_se.max() < 0.2
+    assert (info.log_z_doubt == 0).all()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from parvibench.checks.question import Bound, Expected, Values
-from parvibench.checks.ranks import rank_statistics, ties_broken
+from parvibench.checks.ranks import rank_statistics, ranks_among
 from parvibench.checks.summaries import generator_of, joined, per_replicate
 from parvibench.checks.targets import STABLE
 from parvibench.core.target import InJax, Target
@@ -82,7 +82,7 @@ class Calibration(OfSampler):
         truth, start = _UNIT * t[:, :1], _UNIT * t[:, 1:]  # of the prior
         run = self.observe(self.problem(STABLE["normal"], ids, seed, start, _Binomial(y)))
         x = run.outputs[self.effort.steps]  # (R, n, D)
-        ranks = ties_broken((x < truth).sum(1), (x == truth).sum(1), g)
+        ranks = ranks_among(truth[:, 0], x, g)
         rank, spread = rank_statistics(ranks[None], x.shape[1]).values()
         uniform = float(torch.linspace(-0.5, 0.5, x.shape[1] + 1, dtype=torch.float64).abs().mean())
         return {"calibrated.rank": rank, "calibrated.rank_spread": [value - uniform for value in spread]}

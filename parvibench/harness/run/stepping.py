@@ -30,7 +30,7 @@ _TRIAL_STEPS = 2
 #: Steps that a forecast takes, fewer when they take longer than this, s.
 _FORECAST_STEPS, _ENOUGH_S = 6, 1.0
 #: Reports of what a run knows so far: the last one counts, where others are averaged.
-SO_FAR = ("log_z", "log_z_se")
+SO_FAR = ("log_z", "log_z_se", "log_z_doubt")
 
 
 def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
