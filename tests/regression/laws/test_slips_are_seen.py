@@ -92,8 +92,8 @@ PLANTED: list[tuple[str, str, Callable[[Any], Any], Callable[[], object], str]] 
     ("baselines._isokinetic", "turned", without_kinetic, lambda: assert_right(MCLMC), "log sd of coordinate 1"),
     (
         "baselines._tempering",
-        "log_base",
-        lambda f: lambda x, sd: 0 * f(x, sd),
+        "Base.log_density",
+        lambda f: lambda self, x: 0 * f(self, x),
         lambda: assert_right(test_easy_targets.NormalisingConstant("banana")),
         "normalising constant",
     ),
