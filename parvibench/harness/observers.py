@@ -1,4 +1,4 @@
-"""The last part of a run: observers are told of every cell that is in the store."""
+"""The last part of a run: observers receive an event for every cell that is in the store."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Observer(Protocol):
 
 
 class Observers:
-    """The observers of a run; cells of one key under several labels, as two that were tuned alike, are told one by one."""
+    """The observers of a run; cells with one key and several labels, such as two with equal tuned steps, give one event each."""
 
     def __init__(self, observers: Sequence[Observer], cells: Sequence[Cell], store: Store) -> None:
         self.observers, self._store = observers, store

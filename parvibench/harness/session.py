@@ -1,4 +1,4 @@
-"""A run in three parts: what the store has already, the rest is run and written, observers are told of every cell."""
+"""A run in three parts: results already in the store are found, the rest is computed and written, observers receive events."""
 
 import os
 from collections.abc import Sequence

@@ -5,17 +5,15 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from paper_cells import BOSTON, SVGD_NLL, SVGD_RMSE, of_table_1, ran
 from papers.comparison import SuiteComparison, Verdict, compare, effect_table, judge, tolerance
 from papers.published import PAPERS, Number, numbers
 from papers.replicates import Ours, Ran, measure, protocol
 
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import CellRecord
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
-
-BOSTON = "bnn-boston-sifg"
-SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))
 
 
 def test_every_published_number_is_there_as_printed_and_the_contradictions_are_flagged() -> None:
@@ -86,23 +84,11 @@ def test_the_interval_covers_the_mean_as_often_as_it_says() -> None:
     assert hits / 1500 == pytest.approx(0.95, abs=0.028)  # five standard errors
 
 
-def ran(cell: Cell, values: dict[str, list[float]], **changes: object) -> CellRecord:
-    """A result of a cell made by hand; ``changes`` are of its specification."""
-    n = len(next(iter(values.values())))
-    spec = cell.spec.model_copy(update={"replicates": tuple(range(n)), "chunk": 1, "seed": 7, **changes})
-    return CellRecord(spec=spec, label=cell.label, kind="particles", status=Status.OK, iterations=100, values=values)
-
-
 def found(root: object, suite: Suite, *records: CellRecord, curve: pd.DataFrame | None = None) -> SuiteComparison:
     store = Store(root)  # type: ignore[arg-type]
     for record in records:
         store.write_cell(record, curve, None)
     return compare(suite, measure(suite, {protocol(r.spec): Ran(store, r) for r in records}))
-
-
-def of_table_1(*patterns: str) -> tuple[Suite, list[Cell]]:
-    suite = load_suite("sifg-table-1").with_rows(patterns)
-    return suite, expand(suite)
 
 
 def verdicts(findings: SuiteComparison) -> dict[str, Verdict]:

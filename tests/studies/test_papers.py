@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from paper_cells import BOSTON, SVGD_NLL, SVGD_RMSE, of_table_1, ran
 from papers.audit_tables import COUNTED, departures, measured_table, summary_table
 from papers.command import main
 from papers.comparison import SuiteComparison, compare, paper_tables
@@ -21,7 +22,7 @@ from papers.srld_rule import KEPT, _further, interval, lines_of
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.page.reports_index import write_index
@@ -29,27 +30,12 @@ from parvibench.reporting.page.reports_index import write_index
 #: Of programs beside the product.
 pytestmark = pytest.mark.ci
 
-BOSTON = "bnn-boston-sifg"
-SVGD_RMSE, SVGD_NLL = (f"sifg/table-1/Boston/SVGD/{m}" for m in ("RMSE", "NLL"))
-
-
-def ran(cell: Cell, values: dict[str, list[float]], **changes: object) -> CellRecord:
-    """A result of a cell made by hand; ``changes`` are of its specification."""
-    n = len(next(iter(values.values())))
-    spec = cell.spec.model_copy(update={"replicates": tuple(range(n)), "chunk": 1, "seed": 7, **changes})
-    return CellRecord(spec=spec, label=cell.label, kind="particles", status=Status.OK, iterations=100, values=values)
-
 
 def found(root: object, suite: Suite, *records: CellRecord, curve: pd.DataFrame | None = None) -> SuiteComparison:
     store = Store(root)  # type: ignore[arg-type]
     for record in records:
         store.write_cell(record, curve, None)
     return compare(suite, measured_rows(suite, records_of([store])))
-
-
-def of_table_1(*patterns: str) -> tuple[Suite, list[Cell]]:
-    suite = load_suite("sifg-table-1").with_rows(patterns)
-    return suite, expand(suite)
 
 
 def test_verdicts_are_counted_by_suite(tmp_path) -> None:

@@ -32,6 +32,7 @@ from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import BudgetExhausted, InputError
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
+from parvibench.harness.store.files import write_atomically
 from parvibench.targets.generative import Drawn, Generative
 
 #: Numbers of data sets after which ranks are tested, as shares of the most.
@@ -61,7 +62,7 @@ class Plan:
 
 @dataclass
 class Ranks:
-    """What is known so far; rows are data sets."""
+    """Ranks of the data sets so far, one a row."""
 
     names: list[str] = field(default_factory=list)  #: F functions
     u: list[list[float]] = field(default_factory=list)  #: (n, F) randomised ranks in (0, 1)
@@ -75,7 +76,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a function."""
+    """A function of the parameters whose posterior is wrong."""
 
     name: str
     kind: str  #: ``too narrow``, ``too wide``, ``shifted up``, ``shifted down``, ``of another shape``
@@ -168,7 +169,7 @@ def calibrate(
 ) -> Calibrated:
     """Simulate data sets until a fault is certain or the ranks are plainly uniform.
 
-    Finished data sets are kept in the file ``store``; a run with the same model, ``source`` (digest of the model's file), sampler
+    Finished data sets are written to the file ``store``; a run with the same model, ``source`` (digest of the model's file), sampler
     and plan goes on from it. ``notify`` is called with a text, the data sets done and the most.
     """
     if plan.sets < 1 / LOOKS[0]:
@@ -186,7 +187,7 @@ def calibrate(
             _extend(ranks, model, algorithm, chosen, plan, ids)
             notify(f"{algorithm.name} on {model.name}", ranks.tried, plan.sets)
             if store is not None:
-                store.write_text(json.dumps({"key": key, "ranks": asdict(ranks)}))
+                write_atomically(store, json.dumps({"key": key, "ranks": asdict(ranks)}).encode())
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
         named = any(ranks.names.index(fault.name) < ranks.names.index("log density") for fault in faults)
@@ -199,8 +200,8 @@ def _stored(store: Path | None, key: dict[str, Any]) -> Ranks:
     if store is None or not store.is_file():
         return Ranks()
     try:
-        held = json.loads(store.read_text())
-        return Ranks(**held["ranks"]) if held["key"] == key else Ranks()
+        stored = json.loads(store.read_text())
+        return Ranks(**stored["ranks"]) if stored["key"] == key else Ranks()
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{store}: no record of a calibration; give another --out, or delete it") from error
 

@@ -43,7 +43,7 @@ class LogZ(NamedTuple):
 
 
 def estimates(cell: CellRecord) -> LogZ | None:
-    """What a cell says of log Z; None where it says nothing."""
+    """Estimates of log Z of a cell; None without any."""
     values, errors = (cell.values.get(name) for name in ("log_z", "log_z_se"))
     if values is None or errors is None:
         return None
@@ -55,13 +55,13 @@ def estimates(cell: CellRecord) -> LogZ | None:
 
 def verdicts(task: str, truth: float | None, cells: Iterable[CellRecord]) -> list[str]:
     """Sentences on the log Z of a task's cells; none where all is as stated."""
-    told = [found for cell in cells if (found := estimates(cell)) is not None]
+    known = [found for cell in cells if (found := estimates(cell)) is not None]
     said = [
         f"{task}: log Z of {t.label} is in doubt in {t.doubtful} of {t.replicates} replicates, by its own diagnostics: do not rely on it"
-        for t in told
+        for t in known
         if t.doubtful
     ]
-    sound = [t for t in told if len(t.values)]
+    sound = [t for t in known if len(t.values)]
     return said + [f"{task}: {text}" for text in (_apart(sound) if truth is None else _from_truth(sound, truth))]
 
 
