@@ -127,7 +127,7 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
     page = write_report(results, folder, compact=compact)
     if compact:
-        pack(results.store, folder / "results.zip", run=results.run)
+        pack(results.store, folder / "results.zip", run=results.run, points=results.points)
     if mirror is not None:
         mirror.report(results.run.id, folder)
         mirror.rank(results.run.id, ranking(results))

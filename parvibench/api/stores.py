@@ -183,8 +183,8 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
 
     folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
-        store, marks = assemble(folder, Path(aside) / folder.resolve().name, new)
-        results = replace(Results.load(store), marks=marks)
+        store, marks, points = assemble(folder, Path(aside) / folder.resolve().name, new)
+        results = replace(Results.load(store), marks=marks, points=points)
         page = Path(aside) / "page"
         try:
             write_report(results, page, compact=True)

@@ -202,8 +202,10 @@ def _own(board: Path) -> Archive:
     )
 
 
-def assemble(board: Path, into: Path, new: Accepted | None = None) -> tuple[Store, dict[str, str]]:
-    """The board as a store, for its page: its own rows, then those of submissions; and cell key -> mark of the latter.
+def assemble(
+    board: Path, into: Path, new: Accepted | None = None
+) -> tuple[Store, dict[str, str], dict[str, pd.DataFrame]]:
+    """The board as a store, for its page: its own rows, then those of submissions; cell key -> mark of the latter; its points.
 
     Rows of a submission whose results the board has already are left out. ``new`` is a submission that is not there yet.
 
@@ -225,4 +227,4 @@ def assemble(board: Path, into: Path, new: Accepted | None = None) -> tuple[Stor
             cells.append(cell.model_copy(update={"label": f"{cell.label} ({archive.manifest.name})"}))
             marks[cell.key] = archive.manifest.marks.get(cell.key, UNVERIFIED)
     store.write_run(own.run.model_copy(update={"cells": cells}))
-    return store, marks
+    return store, marks, dict(own.points)

@@ -5,6 +5,7 @@ A board's own results (``results.zip`` beside its page) and a submission have th
     manifest.json               suite, profile, name, and the SHA-256 of every other file
     store/runs/<id>.json        the run
     store/cells/<key>/...       records, curves, tracebacks
+    points.parquet              of a board: numbers behind its pictures of samples, a row a number
     plugins/...                 source files of plug-ins, at the places that the records name
 
 The same results give the same bytes. ``read`` is the only reader; it treats every archive as untrusted, and extracts nothing.
@@ -24,6 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
+import numpy as np
 import pandas as pd
 import psutil
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -32,18 +34,20 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, validation_text
 from parvibench.core.result import CellRecord
 from parvibench.harness.store import merging
-from parvibench.harness.store.cell_files import read_curve
+from parvibench.harness.store.cell_files import checked_table, parquet, read_curve
 from parvibench.harness.store.files import checked_json, parse_cell, read_text, sha256, write_atomically
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 
 #: Limits of an archive: bytes packed or unpacked, number of files, rows of all curves, and memory to read it, bytes.
 MOST_BYTES, MOST_FILES, MOST_ROWS, MOST_MEMORY = 25_000_000, 10_000, 2_000_000, 500_000_000
-_MANIFEST = "manifest.json"
+_MANIFEST, _POINTS = "manifest.json", "points.parquet"
+_POINT_TEXTS = ("figure", "label", "column")
 #: Pattern of a name -> most bytes of such a file.
 _KINDS = {
     re.compile(pattern, re.ASCII): most
     for pattern, most in {
         re.escape(_MANIFEST): 4_000_000,
+        re.escape(_POINTS): 20_000_000,
         r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json": 8_000_000,
         r"store/cells/[0-9a-f]{24}/cell\.json": 1_000_000,
         r"store/cells/[0-9a-f]{24}/(curve\.parquet|traceback\.txt)": 1_000_000,
@@ -91,6 +95,7 @@ class Archive:
     records: Mapping[str, CellRecord]  #: by cell key
     curves: Mapping[str, pd.DataFrame]  #: likewise
     files: Mapping[str, bytes]  #: by name
+    points: Mapping[str, pd.DataFrame]  #: by figure, in long form
 
     @property
     def sources(self) -> dict[str, bytes]:
@@ -107,8 +112,14 @@ class Archive:
 
 
 def pack(
-    store: Store, to: Path, *, run: RunRecord | None = None, sources: Mapping[str, bytes] | None = None, **facts: object
-) -> Manifest:  # fmt: skip
+    store: Store,
+    to: Path,
+    *,
+    run: RunRecord | None = None,
+    sources: Mapping[str, bytes] | None = None,
+    points: Mapping[str, pd.DataFrame] | None = None,
+    **facts: object,
+) -> Manifest:
     """Write the archive of a run.
 
     Args:
@@ -116,6 +127,7 @@ def pack(
         to: file of the archive.
         run: by default the latest.
         sources: files of plug-ins by name, as of ``sources_of``.
+        points: of figures, as of ``Facts.points``.
         facts: further fields of the manifest.
 
     Raises:
@@ -128,6 +140,7 @@ def pack(
         merging.copy_run(store, run, slim)
         files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in slim.root.rglob("[!.]*") if p.is_file()}
     files |= sources or {}
+    files |= {_POINTS: _packed_points(points)} if points else {}
     digests = {n: sha256(files[n]) for n in sorted(files)}
     of_run = {"suite": str(run.suite.get("name", "")), "profile": run.profile, "run": run.id, "files": digests}
     where = {k: str(run.provenance.get(k, "")) for k in ("python", "platform")}
@@ -143,6 +156,29 @@ def pack(
             archive.writestr(zipfile.ZipInfo(entry), content, zipfile.ZIP_DEFLATED)  # no times, no owners
     write_atomically(to, buffer.getvalue())
     return manifest
+
+
+def _packed_points(points: Mapping[str, pd.DataFrame]) -> bytes:
+    parts = [
+        table.melt(["label"], var_name="column").assign(figure=figure).astype({"value": np.float32})
+        for figure, table in points.items()
+    ]
+    return parquet(pd.concat(parts)[[*_POINT_TEXTS, "value"]])
+
+
+def _points(content: bytes, most: int) -> dict[str, pd.DataFrame]:
+    """The points of figures, as they were packed; ``InputError`` where columns of a method differ in length."""
+    table = checked_table(content, _POINTS, (*_POINT_TEXTS, "value"), _POINT_TEXTS, most).to_pandas()
+    found: dict[str, pd.DataFrame] = {}
+    for figure, rows in table.groupby("figure", sort=False, observed=True):
+        parts = []
+        for label, own in rows.groupby("label", sort=False, observed=True):
+            columns = {str(k): v.to_numpy() for k, v in own.groupby("column", sort=False, observed=True)["value"]}
+            if len({len(v) for v in columns.values()}) > 1:
+                raise InputError(f"{_POINTS}: columns of unequal length")
+            parts.append(pd.DataFrame(columns).assign(label=str(label)))
+        found[str(figure)] = pd.concat(parts, ignore_index=True)
+    return found
 
 
 def source_name(algorithm: str) -> str:
@@ -269,9 +305,10 @@ def _parsed(manifest: Manifest, files: dict[str, bytes]) -> Archive:
         room -= len(curve)
         records[cell.key], curves[cell.key] = record, curve
         named |= {f"{folder}/{name}" for name in ("cell.json", *record.files)}
-    if surplus := sorted(files.keys() - named):
+    points = _points(files[_POINTS], room) if _POINTS in files else {}
+    if surplus := sorted(files.keys() - named - {_POINTS}):
         raise InputError(f"{surplus[0]!r}: no record names this file")
-    return Archive(manifest, run, records, curves, files)
+    return Archive(manifest, run, records, curves, files, points)
 
 
 @contextlib.contextmanager

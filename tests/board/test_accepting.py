@@ -171,8 +171,9 @@ def test_an_interrupted_acceptance_is_completed_by_a_repeat(
 
 
 def test_a_page_with_fewer_pictures_is_not_published(folder: Path) -> None:
-    """A board as it is written from its store shows samples; its archive has none."""
+    """The archive of a board that was published before archives held points shows no samples."""
     write(load("own"), BOARD, compact=True)
+    packing.pack(Store("own"), BOARD / "results.zip")
     page = (BOARD / "index.html").read_bytes()
     with pytest.raises(InputError, match=r"results\.zip lacks the samples"):
         accept()

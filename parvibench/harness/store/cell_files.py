@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,7 @@ def contents(
     if record.traceback:
         yield "traceback.txt", record.traceback.encode()
     if curve is not None:
-        yield "curve.parquet", _packed(curve)
+        yield "curve.parquet", parquet(curve)
     if samples is not None:
         buffer = io.BytesIO()
         arrays: dict[str, NDArray[Any]] = {"samples": samples.astype(np.float32)}
@@ -66,13 +66,13 @@ def single_precision(curve: pd.DataFrame) -> pd.DataFrame:
     return curve.assign(value=short) if np.allclose(short, values, rtol=1e-6, atol=0, equal_nan=True) else curve
 
 
-def _packed(curve: pd.DataFrame) -> bytes:
+def parquet(table: pd.DataFrame) -> bytes:
     """Parquet without what a small file has no use for: statistics, and the types of pandas."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     buffer = io.BytesIO()
-    table = pa.Table.from_pandas(curve, preserve_index=False).replace_schema_metadata(None)
+    table = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
     pq.write_table(table, buffer, store_schema=False, **dense(table.column_names))
     return buffer.getvalue()
 
@@ -113,46 +113,51 @@ def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame
     Raises:
         StoreError: damaged, too large, other columns or types.
     """
-    table = _checked(content, path, most).to_pandas()
+    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most).to_pandas()
     short = table.select_dtypes("float32").columns
     return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
 
 
 def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """As ``read_curve``, by arrays: metrics as positions in the list of their names, which comes second."""
-    table = _checked(content, path)
+    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), _MAX_ROWS)
     coded = table["metric"].unify_dictionaries().combine_chunks()
     arrays = {name: table[name].to_numpy() for name in CURVE_COLUMNS if name != "metric"}
     return arrays | {"metric": coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
 
 
-def _checked(content: bytes, path: str, most: int = _MAX_ROWS) -> pa.Table:
-    """The columns of a curve, short texts for metrics and numbers else."""
+def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:
+    """These columns of a Parquet file of anybody: short texts in ``texts``, numbers in the others.
+
+    Raises:
+        StoreError: damaged, more than so many rows, other columns or types; ``path`` in messages.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         # Repeated text stays one entry of a dictionary until its size is known.
-        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["metric"], thrift_string_size_limit=MAX_TEXT)
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[*texts], thrift_string_size_limit=MAX_TEXT)
         rows, size = file.metadata.num_rows, len(content)
         unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
         if rows > most or unpacked > MAX_BYTES:
             raise StoreError(f"{path}: {rows} rows from {size} bytes are too many")
         schema = file.schema_arrow
-        if missing := [c for c in CURVE_COLUMNS if c not in schema.names]:
+        if missing := [c for c in columns if c not in schema.names]:
             raise StoreError(f"{path}: lacks {', '.join(missing)}")
-        for name in CURVE_COLUMNS:
+        for name in columns:
             kind = schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-            if not (text if name == "metric" else number):
+            if not (text if name in texts else number):
                 raise StoreError(f"{path}: column {name} holds {kind}")
         # Small files: threads cost more than they save.
-        table = file.read(columns=list(CURVE_COLUMNS), use_threads=False)
-        widest = max((len(str(v)) for c in table["metric"].chunks for v in c.dictionary), default=0)
-        if widest > 1000:
-            raise StoreError(f"{path}: column metric holds texts of {widest} characters")
+        table = file.read(columns=list(columns), use_threads=False)
+        for name in texts:
+            widest = max((len(str(v)) for c in table[name].chunks for v in c.dictionary), default=0)
+            if widest > 1000:
+                raise StoreError(f"{path}: column {name} holds texts of {widest} characters")
     except (pa.ArrowException, OSError) as error:
         first = str(error).split("\n")[0]
         raise StoreError(f"{path}: damaged ({first:.200}); run its cell again with --fresh") from None

@@ -49,6 +49,8 @@ class Facts(StoredRun):
     """The cells of one run, in the requested order, and all that follows from them."""
 
     _measured: lb.Measured = field(default_factory=dict, repr=False, compare=False)
+    #: Name of a figure of samples -> its numbers in long form: of a board's archive, or of the figures drawn so far.
+    points: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, results: StoredRun) -> Self:

@@ -101,17 +101,29 @@ def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -
 
 def autocorrelations(shown: TaskCells) -> list[Drawing]:
     """Autocorrelation of the judged samples against the lag, mean over coordinates and replicates; none without single chains."""
-    samples = {c.label: shown.results.samples(c) for c in shown.cells if is_single_chain(c)}
-    found = {k: mean_autocorrelation(v) for k, v in samples.items() if v is not None}
-    lines = {k: v for k, v in found.items() if v is not None}
+
+    def measure() -> dict[str, pd.DataFrame]:
+        samples = {c.label: shown.results.samples(c) for c in shown.cells if is_single_chain(c)}
+        found = {k: mean_autocorrelation(v) for k, v in samples.items() if v is not None}
+        rows = {k: v for k, v in found.items() if v is not None}
+        return {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in rows.items()}
+
+    lines = shown.points("autocorrelation", measure)
     if not lines:
         return []
     with plotted(slug("autocorrelation", shown.task), "lag, in samples judged", "autocorrelation", WIDE) as plot:
         plot.axes.axhline(0, color=GREY, linewidth=0.8)
-        for label, line in lines.items():
+        for label, table in lines.items():
             colour, marker, _ = shown.styles[label]
-            plot.axes.plot(line, color=colour, marker=marker, markersize=3, linewidth=1.4, label=short(label))
-    frames = {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in lines.items()}
+            plot.axes.plot(
+                table["lag"],
+                table["autocorrelation"],
+                color=colour,
+                marker=marker,
+                markersize=3,
+                linewidth=1.4,
+                label=short(label),
+            )
     title = "autocorrelation of single chains"
     alt = captions.of_methods(title, map(short, lines), short(shown.task))
-    return [plot.drawing(title, alt, long_form(frames), captions.AUTOCORRELATION)]
+    return [plot.drawing(title, alt, long_form(lines), captions.AUTOCORRELATION)]

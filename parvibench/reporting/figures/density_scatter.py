@@ -32,44 +32,56 @@ def particles(shown: TaskCells) -> list[Drawing]:
     Contours hold 50, 90 and 99% of the probability. The first finite replicate is drawn, at most
     ``MAX_POINTS`` points. All panels share their axes. Empty without 2-D samples, or where the density cannot be loaded.
     """
-    drawn = {label: runs[0][:MAX_POINTS] for label, runs in shown.samples(shown.in_run_order, 2).items()}
+
+    def measure() -> dict[str, pd.DataFrame]:
+        first = {label: runs[0][:MAX_POINTS] for label, runs in shown.samples(shown.in_run_order, 2).items()}
+        return {label: pd.DataFrame(points, columns=["x1", "x2"]) for label, points in first.items()}
+
+    drawn = shown.points("samples", measure)
     panels = _panels(shown.task, 0.85, filled=True) if drawn else None
     if panels is None:
         return []
     chains = False
     low, high = np.transpose(panels.limits)
     for cell in (c for c in shown.cells if c.label in drawn):
-        points, single = drawn[cell.label], is_single_chain(cell)
+        points, single = drawn[cell.label].to_numpy(), is_single_chain(cell)
         chains |= single
         inside = ((points >= low) & (points <= high)).all(1)
         lost = "" if inside.all() else captions.OUTSIDE.format(n=(~inside).sum(), of=len(points))
         alt = captions.SAMPLES.format(n=len(points), label=short(cell.label), task=short(shown.task)) + lost
         places = points.astype(float)
         panels.add(places, shown.styles[cell.label].colour, alt, cell.label + lost, [places] if single else ())
-    data = long_form({k: pd.DataFrame(v, columns=["x1", "x2"]) for k, v in drawn.items()})
-    note = captions.SCATTER_CHAINS if chains else captions.SCATTER
-    return [Drawing(slug("samples", shown.task), "samples over the target", panels.pictures, data, note)]
+    note = (captions.SCATTER_CHAINS if chains else captions.SCATTER) + shown.without(drawn)
+    return [Drawing(slug("samples", shown.task), "samples over the target", panels.pictures, long_form(drawn), note)]
 
 
 def trajectories(shown: TaskCells) -> list[Drawing]:
     """Trajectories of a replicate's particles from the start to the end, over the same contours; none where none are recorded."""
-    found = ((c.label, shown.results.trajectories(c)) for c in shown.cells)
-    kept = {k: t for k, t in found if t is not None and t.positions.shape[2] == 2}
-    drawn = {k: t for k, t in kept.items() if np.isfinite(t.positions).all()}
+
+    def measure() -> dict[str, pd.DataFrame]:
+        frames = {}
+        for cell in shown.cells:
+            found = shown.results.trajectories(cell)
+            if found is None or found.positions.shape[2] != 2 or not np.isfinite(found.positions).all():
+                continue
+            paths = found.positions.transpose(1, 0, 2)
+            particle, at = np.indices(paths.shape[:2]).reshape(2, -1)
+            x1, x2 = paths.reshape(-1, 2).T
+            columns = {"particle": particle, "iteration": found.iterations[at], "x1": x1, "x2": x2}
+            frames[cell.label] = pd.DataFrame(columns)
+        return frames
+
+    drawn = shown.points("trajectories", measure)
     panels = _panels(shown.task, 0.7, filled=False) if drawn else None
     if panels is None:
         return []
-    frames = {}
-    for label, (iterations, positions) in drawn.items():
-        paths = positions.astype(float).transpose(1, 0, 2)
+    for label, table in drawn.items():
+        paths = [path[["x1", "x2"]].to_numpy(float) for _, path in table.groupby("particle")]
         alt = captions.PATHS.format(n=len(paths), label=short(label), task=short(shown.task))
-        panels.add(paths[:, -1], shown.styles[label].colour, alt, label, list(paths))
-        particle, at = np.indices(paths.shape[:2]).reshape(2, -1)
-        x1, x2 = paths.reshape(-1, 2).T
-        frames[label] = pd.DataFrame({"particle": particle, "iteration": iterations[at], "x1": x1, "x2": x2})
-    title = "trajectories of particles"
-    name = slug("trajectories", shown.task)
-    return [Drawing(name, title, panels.pictures, long_form(frames), captions.PATHS_NOTE)]
+        ends = np.stack([path[-1] for path in paths])
+        panels.add(ends, shown.styles[label].colour, alt, label, paths)
+    title, name = "trajectories of particles", slug("trajectories", shown.task)
+    return [Drawing(name, title, panels.pictures, long_form(drawn), captions.PATHS_NOTE)]
 
 
 def _panels(task: str, opacity: float, *, filled: bool) -> Panels | None:

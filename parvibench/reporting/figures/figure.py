@@ -22,15 +22,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.core.result import CellRecord
+from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts.board import is_anchor
 from parvibench.reporting.facts.run import AXES, Facts
+from parvibench.reporting.formatting import name
+from parvibench.reporting.text import captions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GREY = "#888888"
+#: Label of the reference among the points of a figure.
+REFERENCE = "reference"
 #: Where a picture's SVG has its ``ground``.
 GROUND = "<!--ground-->"
 _MARKERS = "osD^vP*X<>"
@@ -154,6 +158,23 @@ class TaskCells:
     def tags(self) -> frozenset[str]:
         """The task's tags; none for an unknown task."""
         return frozenset(getattr(registry.tasks().get(self.task), "tags", ()))
+
+    def points(self, figure: str, measure: Callable[[], Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+        """Numbers of a figure of samples by label, single precision: from a board's archive, else measured and remembered.
+
+        ``measure`` computes them from samples. Labels are methods drawn, or ``REFERENCE``.
+        """
+        name, points = slug(figure, self.task), self.results.points
+        if name not in points and (measured := measure()):
+            points[name] = long_form({k: v.astype(dict.fromkeys(v, np.float32)) for k, v in measured.items()})
+        known = dict(list(points[name].groupby("label", sort=False))) if name in points else {}
+        shown = {k: v for k, v in known.items() if k == REFERENCE or k in self.labels}
+        return {str(k): v.drop(columns="label") for k, v in shown.items()}
+
+    def without(self, points: Mapping[str, object]) -> str:
+        """A sentence on methods that ran and of which a figure has no points, or empty."""
+        missing = [name(c.label) for c in self.cells if c.label not in points and c.status is Status.OK]
+        return captions.WITHOUT.format(names=", ".join(missing)) if missing else ""
 
     def samples(self, cells: Sequence[CellRecord], dim: int) -> dict[str, NDArray[np.float32]]:
         """Label -> finite replicates of the samples, (R, n, dim); without cells that have none of this dimension."""

@@ -1,6 +1,7 @@
 """Samples of targets with three or more dimensions against the reference: worst coordinates, correlations, paths."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from parvibench.core.reference import Reference
 from parvibench.reporting.facts.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
+from .figure import GREY, REFERENCE, Drawing, Picture, TaskCells, long_form, short, slug
 from .panels import Panels, Points
 from .plots import WIDE, bitmap, plotted, theme
 from .vector import INK
@@ -34,17 +35,58 @@ def marginals(shown: TaskCells) -> list[Drawing]:
     if reference is None or reference.draws.shape[1] < 3:
         return []
     exact = reference.draws.numpy()
-    dim = exact.shape[1]
-    pooled = {k: v.reshape(-1, dim).astype(np.float64) for k, v in shown.samples(shown.cells, dim).items()}
-    clouds = {k: v for k, v in pooled.items() if len(v) > 2}
-    methods = {k: v for k, v in clouds.items() if k not in shown.anchors}
-    leader = next(iter(methods), None)
-    found = [] if leader is None else [_corner(shown, leader, clouds[leader], exact)]
-    if clouds:
-        found.append(_correlations(shown, clouds, exact))
-    if leader is not None and "path" in shown.tags:
-        found.append(_paths(shown, dict(list(methods.items())[:_PATHS]), exact))
-    return found
+    clouds = _Clouds(shown, exact)
+    found = [_corner(shown, clouds), _correlations(shown, clouds, exact.shape[1])]
+    found += [_paths(shown, clouds)] if "path" in shown.tags else []
+    return [drawing for drawing in found if drawing is not None]
+
+
+@dataclass(frozen=True)
+class _Clouds:
+    """Pooled samples of the methods drawn."""
+
+    shown: TaskCells
+    exact: Points  #: draws of the reference, (n, D)
+
+    @cached_property
+    def all(self) -> dict[str, Points]:
+        """By label, best first."""
+        dim = self.exact.shape[1]
+        found = self.shown.samples(self.shown.cells, dim).items()
+        pooled = {k: v.reshape(-1, dim).astype(np.float64) for k, v in found}
+        return {k: v for k, v in pooled.items() if len(v) > 2}
+
+    @property
+    def methods(self) -> dict[str, Points]:
+        """Anchors excepted."""
+        return {k: v for k, v in self.all.items() if k not in self.shown.anchors}
+
+    def corner(self) -> dict[str, pd.DataFrame]:
+        """Some points of the reference and of the leader in its worst coordinates."""
+        for label, points in self.methods.items():
+            chosen = worst_coordinates(points, self.exact)
+            both = {REFERENCE: self.exact, label: points}
+            columns = [f"x{c + 1}" for c in chosen]
+            return {k: pd.DataFrame(v[_evenly(len(v), _CLOUD)][:, chosen], columns=columns) for k, v in both.items()}
+        return {}
+
+    def correlations(self) -> dict[str, pd.DataFrame]:
+        """Of every pair of the coordinates drawn, in the reference and in the samples."""
+        columns = _evenly(self.exact.shape[1], _CORRELATED)
+        pairs = np.triu_indices(len(columns), 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            every = (np.asarray(np.corrcoef(x[:, columns], rowvar=False)) for x in (self.exact, *self.all.values()))
+            known, *found = (matrix[pairs] for matrix in every)
+        return {k: pd.DataFrame({REFERENCE: known, "samples": v}) for k, v in zip(self.all, found, strict=True)}
+
+    def paths(self) -> dict[str, pd.DataFrame]:
+        """Mean and central 95% band at every step."""
+        frames = {}
+        for label, points in [(REFERENCE, self.exact), *list(self.methods.items())[:_PATHS]]:
+            low, high = np.quantile(points, [0.025, 0.975], axis=0)
+            step = np.arange(1, points.shape[1] + 1)
+            frames[label] = pd.DataFrame({"step": step, "mean": points.mean(0), "low": low, "high": high})
+        return frames if len(frames) > 1 else {}
 
 
 def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
@@ -55,17 +97,17 @@ def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
     return np.argsort(-error, kind="stable")[:_COORDINATES]
 
 
-def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Drawing:
-    chosen = worst_coordinates(points, exact)
-    columns = [f"x{c + 1}" for c in chosen]
-    both = {"reference": exact, label: points}
-    few = {k: v[_evenly(len(v), _CLOUD)][:, chosen] for k, v in both.items()}
-    data = long_form({k: pd.DataFrame(v, columns=columns) for k, v in few.items()})
+def _corner(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
+    points = shown.points("corner", clouds.corner)
+    label = next((k for k in points if k != REFERENCE), None)
+    if label is None:
+        return None
+    data, columns = long_form(points), [*points[label]]
     with theme(ink=GREY):
         import matplotlib.pyplot as plt
         import seaborn as sns
 
-        palette = {"reference": GREY, label: shown.styles[label].colour}
+        palette = {REFERENCE: GREY, label: shown.styles[label].colour}
         grid = sns.PairGrid(central(data), hue="label", palette=palette, corner=True, height=1.3, despine=False)
         grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
         grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
@@ -73,7 +115,7 @@ def _corner(shown: TaskCells, label: str, points: Points, exact: Points) -> Draw
         image = bitmap(grid.figure)
         plt.close(grid.figure)
     names = ", ".join(columns)
-    title = captions.CORNER_TITLE.format(label=short(label), n=len(chosen))
+    title = captions.CORNER_TITLE.format(label=short(label), n=len(columns))
     note = captions.CORNER.format(names=names, points=_CLOUD)
     return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
 
@@ -83,46 +125,44 @@ def _evenly(n: int, most: int) -> NDArray[np.int64]:
     return np.linspace(0, n - 1, min(n, most)).astype(int)
 
 
-def _correlations(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
+def _correlations(shown: TaskCells, clouds: _Clouds, dim: int) -> Drawing | None:
     """Correlation of every pair of coordinates, method against reference."""
-    dim = exact.shape[1]
-    columns = _evenly(dim, _CORRELATED)
-    pairs = np.triu_indices(len(columns), 1)
-    known = np.asarray(np.corrcoef(exact[:, columns], rowvar=False))[pairs]
-    frames = {}
+    frames = shown.points("correlations", clouds.correlations)
+    if not frames:
+        return None
     panels = Panels(((-1, 1), (-1, 1)), lambda axes: axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8), 2, 0.6)
-    for label, points in clouds.items():
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found = np.asarray(np.corrcoef(points[:, columns], rowvar=False))[pairs]
+    for label, table in frames.items():
+        known, found = table.to_numpy(float).T
         finite = np.isfinite(found)
         error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
         alt = captions.CORRELATION_ERROR.format(n=len(known), label=short(label), task=short(shown.task), error=error)
         places = np.column_stack([known, found])[finite]
         panels.add(places, shown.styles[label].colour, alt, f"{label} (error {error:.3f})")
-        frames[label] = pd.DataFrame({"reference": known, "samples": found})
-    some = len(columns) < dim
-    note = captions.CORRELATIONS_OF_SOME.format(n=len(columns), dim=dim) if some else captions.CORRELATIONS
+    n = min(dim, _CORRELATED)
+    note = captions.CORRELATIONS_OF_SOME.format(n=n, dim=dim) if n < dim else captions.CORRELATIONS
+    note += shown.without(frames)
     title = "correlations of pairs of coordinates"
     return Drawing(slug("correlations", shown.task), title, panels.pictures, long_form(frames), note)
 
 
-def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Drawing:
+def _paths(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
     """Mean path and central 95% band of the best methods against the reference's."""
-    time = np.arange(1, exact.shape[1] + 1)
-    frames = {}
+    frames = shown.points("paths", clouds.paths)
+    methods = [label for label in frames if label != REFERENCE]
+    if not methods:
+        return None
     with plotted(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
-        for label, points in {"reference": exact, **clouds}.items():
-            mean, (low, high) = points.mean(0), np.quantile(points, [0.025, 0.975], axis=0)
-            colour = shown.styles[label].colour if label in clouds else INK
+        for label, table in frames.items():
+            time, mean, low, high = table.to_numpy(float).T
+            colour = shown.styles[label].colour if label in methods else INK
             plot.axes.plot(time, mean, color=colour, linewidth=1.4, label=short(label))
-            if label in clouds:
+            if label in methods:
                 plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
             else:
                 plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
-            frames[label] = pd.DataFrame({"step": time, "mean": mean, "low": low, "high": high})
     title = "mean path and 95% band"
-    alt = captions.of_methods(title, map(short, clouds), short(shown.task))
-    return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(clouds)))
+    alt = captions.of_methods(title, map(short, methods), short(shown.task))
+    return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(methods)))
 
 
 def write_corner(reference: Reference, path: Path) -> Path:

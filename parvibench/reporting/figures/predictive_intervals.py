@@ -1,6 +1,8 @@
 """Predictions of networks: calibration of all methods, and predictive intervals of the best."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -27,21 +29,49 @@ def predictions(shown: TaskCells) -> list[Drawing]:
 
     Empty where the task has no held-out data or its data set is missing.
     """
-    held_out = _held_out(shown.task)
-    if not held_out:
-        return []
-    levels, leader = {}, None
-    for cell in shown.cells:
-        stored = shown.results.samples(cell)
-        if stored is None or not np.isfinite(stored[:SPLITS]).all():
-            continue
-        found = [_predict(data, samples) for data, samples in zip(held_out, stored, strict=False)]
-        pit = torch.cat([_distribution(*split) for split in found])
-        levels[cell.label] = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
-        if leader is None and cell.label not in shown.anchors:
-            leader = (cell.label, *found[0])
+    predicted = _Predicted(shown)
+    levels = shown.points("calibration", predicted.calibration)
+    intervals = shown.points("predictions", predicted.intervals)
     drawings = [_calibration(shown, levels)] if levels else []
-    return drawings if leader is None else [*drawings, _intervals(shown, *leader)]
+    return drawings + [_intervals(shown, label, table) for label, table in intervals.items()]
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """Predictions of the methods drawn for the test rows of the first splits."""
+
+    shown: TaskCells
+
+    @cached_property
+    def splits(self) -> dict[str, list[tuple[Tensor, Tensor, Tensor]]]:
+        """By label, best first; of methods with finite samples."""
+        held_out, found = _held_out(self.shown.task), {}
+        for cell in self.shown.cells if held_out else ():
+            stored = self.shown.results.samples(cell)
+            if stored is not None and np.isfinite(stored[:SPLITS]).all():
+                found[cell.label] = [_predict(data, x) for data, x in zip(held_out, stored, strict=False)]
+        return found
+
+    def calibration(self) -> dict[str, pd.DataFrame]:
+        """Share of test rows inside the central interval of every level."""
+        found = {}
+        for label, splits in self.splits.items():
+            pit = torch.cat([_distribution(*split) for split in splits])
+            inside = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
+            found[label] = pd.DataFrame({"probability": _LEVELS, "inside": inside})
+        return found
+
+    def intervals(self) -> dict[str, pd.DataFrame]:
+        """Of the leader, for some rows of the first split, by predicted mean."""
+        leader = next((k for k in self.splits if k not in self.shown.anchors), None)
+        if leader is None:
+            return {}
+        y, means, sds = self.splits[leader][0]
+        rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
+        order = rows[means.mean(0)[rows].argsort()]
+        y, means = y[order], means[:, order]
+        low, high = _quantile(0.025, means, sds), _quantile(0.975, means, sds)
+        return {leader: pd.DataFrame({"observed": y, "mean": means.mean(0), "low": low, "high": high})}
 
 
 def _held_out(task: str) -> list[PredictiveData]:
@@ -75,29 +105,25 @@ def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
     return (low + high) / 2
 
 
-def _calibration(shown: TaskCells, levels: Mapping[str, list[float]]) -> Drawing:
+def _calibration(shown: TaskCells, levels: Mapping[str, pd.DataFrame]) -> Drawing:
     x, y = "probability of the central predictive interval", "share of test rows inside"
     with plotted(slug("calibration", shown.task), x, y) as plot:
         plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
-        for label, found in levels.items():
+        for label, table in levels.items():
             colour, marker, line = shown.styles[label]
             plot.axes.plot(
-                _LEVELS, found, color=INK if label in shown.anchors else colour, marker=marker, linestyle=line,
+                table["probability"], table["inside"], color=INK if label in shown.anchors else colour, marker=marker, linestyle=line,
                 markersize=3, linewidth=1.3, label=short(label),
             )  # fmt: skip
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
-    middle = [(short(k), f"{v[len(v) // 2]:.2f}") for k, v in levels.items()]
+    middle = [(short(k), f"{v['inside'].iloc[len(v) // 2]:.2f}") for k, v in levels.items()]
     title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)
-    data = long_form({k: pd.DataFrame({"probability": _LEVELS, "inside": v}) for k, v in levels.items()})
     alt = captions.listed(f"{title} on {short(shown.task)}", middle, "; inside the 50% interval: ")
-    return plot.drawing(title, alt, data, note)
+    return plot.drawing(title, alt, long_form(levels), note + shown.without(levels))
 
 
-def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tensor) -> Drawing:
-    rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
-    order = rows[means.mean(0)[rows].argsort()]
-    y, means = y[order], means[:, order]
-    centre, low, high = means.mean(0), _quantile(0.025, means, sds), _quantile(0.975, means, sds)
+def _intervals(shown: TaskCells, label: str, table: pd.DataFrame) -> Drawing:
+    y, centre, low, high = table.to_numpy(float).T
     colour = shown.styles[label].colour
     with plotted(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
         at, interval = np.arange(len(y)), "95% predictive interval"
@@ -107,5 +133,4 @@ def _intervals(shown: TaskCells, label: str, y: Tensor, means: Tensor, sds: Tens
     inside = int(((y >= low) & (y <= high)).sum())
     title = f"predictions of {short(label)}"
     alt = captions.PREDICTIONS.format(title=title, n=inside, of=len(y), task=short(shown.task))
-    data = pd.DataFrame({"observed": y, "mean": centre, "low": low, "high": high})
-    return plot.drawing(title, alt, data, captions.PREDICTIONS_NOTE.format(n=inside, of=len(y)))
+    return plot.drawing(title, alt, long_form({label: table}), captions.PREDICTIONS_NOTE.format(n=inside, of=len(y)))

@@ -31,6 +31,7 @@ AUTOCORRELATION = (
 SAMPLES = "{n} samples of {label} over the density of {task}"
 OUTSIDE = " ({n} of {of} outside)"
 SCATTER = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
+WITHOUT = " No points are stored of {names}."
 SCATTER_CHAINS = f"{SCATTER} Lines connect the samples of single chains in order."
 PATHS = "trajectories of {n} particles of {label} over the density of {task}"
 PATHS_NOTE = (
