@@ -95,6 +95,10 @@ class Plan:
             raise InputError(refusal)
         return cells if self.execution.part is None else shard(cells, *self.execution.part)
 
+    def notes(self, cells: Sequence[Cell]) -> list[str]:
+        """What the caller should know: tasks left out, and the notes of these cells."""
+        return [*self.left_out, *dict.fromkeys(note for cell in cells for note in cell.notes)]
+
     def untuned_part(self) -> Suite | None:
         """The tasks that lack tuned step sizes, as a suite; None where there are none."""
         waiting = lacking(self.suite, self._expanded)
@@ -161,21 +165,24 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
         for a in algorithms
     ]
     if suite is None:
-        if execution.rows:
-            raise InputError("--row selects rows of a suite: name one (--suite sifg-table-1)")
-        if not tasks or not algorithms:
-            raise InputError(
-                "nothing to run: name a suite (--suite quick), or tasks and algorithms (--task, --algorithm)"
-            )
-        selected = _build(
-            {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
-        )
-    else:
-        selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
-        selected = selected.with_rows(execution.rows) if execution.rows else selected
-        listed = {t.name for t, _ in selected.pairs}
-        tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
-        selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
+        return _overridden(_custom(tasks, algorithms, execution), execution)
+    selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
+    selected = selected.with_rows(execution.rows) if execution.rows else selected
+    listed = {t.name for t, _ in selected.pairs}
+    tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
+    return _overridden((_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms), execution)
+
+
+def _custom(tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
+    if execution.rows:
+        raise InputError("--row selects rows of a suite: name one (--suite sifg-table-1)")
+    if not tasks or not algorithms:
+        raise InputError("nothing to run: name a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
+    return _build({"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET})
+
+
+def _overridden(selected: Suite, execution: Execution) -> Suite:
+    """The suite with the protocol that the caller states."""
     names = ("replicates", "seed", "budget", "particles", "samples", "start", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}
     if not overrides:

@@ -74,7 +74,7 @@ def run(
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
     cells, execution = plan.cells(), plan.execution
-    for note in (*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)):
+    for note in plan.notes(cells):
         warn(note)
     store = Store(execution.out)
     store.check_writable()
@@ -153,21 +153,24 @@ def forecast(
     rows: list[dict[str, Any]] = []
     waiting: list[tuple[Cell, dict[str, Any]]] = []
     for cell in cells:
-        cached = not execution.fresh and is_final(store.usable(cell.key), execution.retry_failed)
-        refusal = None if cached else why_not_run(cell)
-        state = "cached" if cached else "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
-        row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
-        row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
-        row |= {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}
-        rows.append(row)
+        state = "cached"
+        if execution.fresh or not is_final(store.usable(cell.key), execution.retry_failed):
+            refusal = why_not_run(cell)
+            state = "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
+        rows.append(_forecast_row(cell, state))
         if state == "to run":
-            waiting.append((cell, row))
+            waiting.append((cell, rows[-1]))
     for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = seconds
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
-    seconds = sum(row["predicted_seconds"] or 0.0 for _, row in waiting) / processes
+    seconds = sum(row["predicted_seconds"] or 0.0 for row in rows) / processes
     if waiting and count and execution.ray is None:
         seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
-    notes = [*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)]
-    return Forecast(rows, seconds, processes, notes, execution.tune and plan.untuned_part() is not None)
+    return Forecast(rows, seconds, processes, plan.notes(cells), execution.tune and plan.untuned_part() is not None)
+
+
+def _forecast_row(cell: Cell, state: str) -> dict[str, Any]:
+    row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
+    row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
+    return row | {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}

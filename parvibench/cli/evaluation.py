@@ -1,5 +1,6 @@
 """Samples from a file against a task's reference: ``evaluate``."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,12 @@ def evaluate(
         answer(f"stored as {found.label} (external), cost self-reported; report: {found.report}")
 
 
+_EQUIVALENT = {
+    True: "equivalent n: number of exact draws with the same error [95% interval]",
+    False: "equivalent n by metric, which also counts bias and is cruder than ESS: --json",
+}
+
+
 def _print(document: dict[str, Any], doubt: str) -> None:
     if document["read"]:
         answer(f"read: {document['read']}")
@@ -71,28 +78,26 @@ def _print(document: dict[str, Any], doubt: str) -> None:
         *cells, size, mark = _evaluation_cells(row, thinned)
         table.add_row(*cells, *[size] * bool(equivalent), mark)
     out_console.print(table)
-    reasons: dict[str, list[str]] = {}
-    for row in document["metrics"]:
-        if row["value"] is None:
-            reasons.setdefault(row["reason"], []).append(row["metric"])
-    for reason, names in reasons.items():
-        answer(f"not applicable: {', '.join(names)} ({reason})")
-    legend = [
-        "floor: median of exact draws" if any(row["ratio"] is not None for row in rows) else "",
-        "judged: the value at the sample size of the floor" if thinned else "",
-        "p: adjusted for the number of metrics (Holm)",
-        "equivalent n: number of exact draws with the same error [95% interval]"
-        if equivalent
-        else "equivalent n by metric, which also counts bias and is cruder than ESS: --json",
-        "exact?: ≈ indistinguishable from exact draws, ≠ distinguishable",
-    ]
-    out_console.print("; ".join(filter(None, legend)), style="dim")
+    for reason, names in _by_reason(row for row in document["metrics"] if row["value"] is None):
+        answer(f"not applicable: {names} ({reason})")
+    legend = ["floor: median of exact draws"] if any(row["ratio"] is not None for row in rows) else []
+    legend += ["judged: the value at the sample size of the floor"] if thinned else []
+    legend += ["p: adjusted for the number of metrics (Holm)", _EQUIVALENT[bool(equivalent)]]
+    legend += ["exact?: ≈ indistinguishable from exact draws, ≠ distinguishable"]
+    out_console.print("; ".join(legend), style="dim")
     if doubt:
         answer(doubt)
-    left = [row for row in document["metrics"] if row["reason"].startswith("not computed")]
-    for reason in dict.fromkeys(row["reason"] for row in left):
-        answer(f"{', '.join(row['metric'] for row in left if row['reason'] == reason)}: {reason}")
+    for reason, names in _by_reason(row for row in document["metrics"] if row["reason"].startswith("not computed")):
+        answer(f"{names}: {reason}")
     out_console.print(Text.assemble(f"{document['n']} samples of {document['task']}: ", *_verdict(document)))
+
+
+def _by_reason(rows: Iterable[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Every reason with the metrics that it is of."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        names.setdefault(row["reason"], []).append(row["metric"])
+    return [(reason, ", ".join(found)) for reason, found in names.items()]
 
 
 #: Coordinates shown.

@@ -68,7 +68,7 @@ def run(
     compiled: Annotated[bool, Option("--compile", help="Run steps through torch.compile: faster in long runs, but the last digits differ.")] = False,
     out: Out = DEFAULT_STORE,
     fresh: Annotated[bool, Option("--fresh", help="Run all cells again, including those in the store.")] = False,
-    retry: Annotated[str | None, Option(metavar="failed", help="Run failed cells again.")] = None,
+    retry: Annotated[Literal["failed"] | None, Option(help="Run failed cells again.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="List the cells and predict the time of those not in the store; run nothing.")] = False,
     as_json: Json = False,
     quiet: Annotated[bool, Option("--quiet", help="Print no progress and no table.")] = False,
@@ -81,13 +81,10 @@ def run(
     """
     if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
         note(choice)
-    if retry not in (None, "failed"):
-        raise InputError(f"--retry takes 'failed', got {retry!r}")
     published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
-    limits = {
-        key: int(limit) if key == "iterations" and limit.is_integer() else limit
-        for key, limit in shared.parse_numbers(budget, "--budget").items()
-    }
+    limits: dict[str, float] = shared.parse_numbers(budget, "--budget")
+    if limits.get("iterations", 0.5).is_integer():
+        limits["iterations"] = int(limits["iterations"])
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=limits or None, particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
@@ -104,17 +101,13 @@ def run(
         observers=[] if quiet else [Display()],
     )  # fmt: skip
     more = () if as_json or quiet else [*report_api.doubts(results), results.all.headline]
-    beside = None if published is None or (quiet and not as_json) else report_api.against(results, published)
-    if beside is not None and not as_json:
-        _print_against(*beside)
-    document = (
-        None
-        if beside is None
-        else {"against": {"rows": json.loads(beside[0].to_json(orient="records")), "sentences": beside[1]}}
-    )
-    _print_results(
-        results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document or {}
-    )
+    document: dict[str, Any] = {}
+    if published is not None and (as_json or not quiet):
+        board, sentences = report_api.against(results, published)
+        document["against"] = {"rows": json.loads(board.to_json(orient="records")), "sentences": sentences}
+        if not as_json:
+            _print_against(board, sentences)
+    _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)
 
 
 def _print_against(board: pd.DataFrame, said: list[str]) -> None:

@@ -74,7 +74,7 @@ def test_suites_are_listed(call: Run) -> None:
         (["run", "--suite", "quick", "--workers", "-1"], "--workers must be 0"),
         (["run", "--suite", "quick", "--timeout", "0"], "--timeout must be positive"),
         (["run", "--suite", "quick", "--device", "tpu"], "auto, cpu or cuda"),
-        (["run", "--suite", "quick", "--retry", "all"], "--retry takes 'failed'"),
+        (["run", "--suite", "quick", "--retry", "all"], "'all' is not one of 'failed'"),
         (["run", "--suite", "quick", "--profile", "fast"], "no profile of suite 'quick' named 'fast'"),
         (["run", "--suite", "quick", "--shard", "3/2"], "--shard takes I/K"),
         (["run", "--suite", "quick", "--match", "steps"], "match"),
