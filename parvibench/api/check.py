@@ -150,6 +150,7 @@ def calibrate(
     algorithm: str | Algorithm | type[Algorithm],
     *,
     settings: Mapping[str, Any] | None = None,
+    simulator: str | Path | None = None,
     out: str | Path | None = None,
     notify: Notify = _silent,
     **plan: Any,
@@ -157,10 +158,12 @@ def calibrate(
     """Simulation-based calibration of a sampler or a fitted family on your own model.
 
     Args:
-        model: a task of ``pb.from_numpyro``, which brings prior and simulator itself, or an object with three functions,
-            ``prior(rng) -> params``, ``simulate(params, rng) -> data``, ``model(data) -> task``; or ``file.py:OBJECT``.
+        model: a task of ``pb.from_numpyro``, ``from_pyro`` or ``from_pymc``, which brings prior and simulator itself; one of
+            ``pb.from_stan``; an object with three functions, ``prior(rng) -> params``, ``simulate(params, rng) -> data``,
+            ``model(data) -> task``; or ``file.py:OBJECT``, ``model.stan:data.json``.
         algorithm: a name, ``module:Class``, ``file.py:Class``, an object or a class.
         settings: of the algorithm.
+        simulator: of a Stan program: a second one without parameters, whose generated quantities draw parameters and data by their names.
         out: folder of ``calibration.json`` (data sets done so far, from which an interrupted run goes on) and ``ranks.png``; default none.
         notify: called with a text, the data sets done and the most.
         plan: ``sets`` (500) at most, ``level`` (0.01) of a false alarm, ``chains`` (4), ``evaluations`` (2,000) of a chain, ``batch`` (50)
@@ -180,7 +183,9 @@ def calibrate(
     if isinstance(model, str):
         file, _, name = model.partition(":")
         source = hashlib.sha256(Path(file).read_bytes()).hexdigest() if Path(file).is_file() else ""
-        model = registry.load_object(model)
+        model = registry.load_task(model) if ".stan" in file else registry.load_object(model)
+    if simulator is not None:
+        source += hashlib.sha256(Path(simulator).read_bytes()).hexdigest()
     try:
         chosen = simulated_data.Plan(**plan)
     except TypeError:
@@ -192,7 +197,7 @@ def calibrate(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     outcome = simulated_data.calibrate(
-        generative(model, name), method, dict(settings or {}), chosen,
+        generative(model, name, simulator), method, dict(settings or {}), chosen,
         None if folder is None else folder / "calibration.json", source, notify,
     )  # fmt: skip
     if folder is not None and outcome.ranks.u:

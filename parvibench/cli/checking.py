@@ -95,13 +95,14 @@ def check(
 
 @app.command(
     epilog="Examples:\n\n`parvibench calibrate model.py:schools -a nuts`\n\n"
+    "`parvibench calibrate model.stan:data.json --simulator draws.stan -a nuts`\n\n"
     "`parvibench calibrate model.py:MODEL -a my_sampler.py:MySampler --evaluations 5000 --json`"
 )
 def calibrate(
     model: Annotated[
         str,
         Argument(
-            help="file.py:OBJECT or module:OBJECT: a task of pb.from_numpyro, or an object with prior(rng), simulate(params, rng) and model(data)."
+            help="file.py:OBJECT or module:OBJECT: a task of pb.from_numpyro, from_pyro or from_pymc, or an object with prior(rng), simulate(params, rng) and model(data); or model.stan:data.json."
         ),
     ],
     algorithm: Annotated[
@@ -109,6 +110,7 @@ def calibrate(
         Option("--algorithm", "-a", help="Sampler: a name, module:Class or file.py:Class.", autocompletion=shared.names_of("algorithm")),
     ],
     setting: shared.Settings = None,
+    simulator: Annotated[Path | None, Option(exists=True, dir_okay=False, help="Of a Stan program: a second one without parameters, whose generated quantities draw parameters and data by their names.")] = None,
     sets: Annotated[int, Option(min=10, help="Most data sets; fewer are drawn where the ranks are plain.")] = 500,
     level: Annotated[float, Option(min=1e-6, max=0.5, help="Probability of a false alarm of the whole run.")] = 0.01,
     chains: Annotated[int, Option(min=1, help="Chains or particles per data set.")] = 4,
@@ -126,7 +128,7 @@ def calibrate(
     out = shared.output_place(out, folder=True)
     with progress() as show:
         outcome = api.calibrate(
-            model, algorithm, settings=shared.parse_settings(setting, [algorithm]).get(algorithm), out=out, notify=show,
+            model, algorithm, settings=shared.parse_settings(setting, [algorithm]).get(algorithm), simulator=simulator, out=out, notify=show,
             sets=sets, level=level, chains=chains, evaluations=evaluations, batch=batch, seed=seed,
         )  # fmt: skip
     if as_json:

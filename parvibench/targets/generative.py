@@ -1,28 +1,36 @@
 """Models that draw their own parameters and data: what simulation-based calibration needs.
 
-Either three functions of the user's (``Functions``), or a NumPyro model, which brings prior and simulator itself: its observed
-sites are drawn in place of conditioned on.
+Three functions of the user's (``Functions``); or a NumPyro, Pyro or PyMC model, which brings prior and simulator itself: its observed
+sites are drawn in place of conditioned on; or a Stan program with a second one, which draws parameters and data (``StanPair``).
 """
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.func import vmap
 
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, imported_library
 from parvibench.core.streams import derive_seed
 from parvibench.core.target import InJax, JointTarget, Target
 from parvibench.jax_programs.loading import double, jax_library
 
 from .densities import FunctionTarget
 from .jax_models import NumpyroTask
+from .pymc_models import PymcTask
+from .pyro_models import PyroDensity, PyroTask
+from .sites import parts
+from .stan_models import StanTask, by_name, task_of
+from .stan_programs import StanModel, read
 
 _FUNCTIONS = ("prior", "simulate", "model")
 
@@ -50,27 +58,39 @@ class Drawn:
     quantities: Callable[[Tensor], dict[str, Tensor]] = lambda x: {}
 
 
-def generative(model: Any, name: str = "model") -> Generative:
+def generative(model: Any, name: str = "model", simulator: str | Path | None = None) -> Generative:
     """A model that can be calibrated.
 
     Args:
-        model: a task of ``pb.from_numpyro``, or an object (a class, a module, a namespace) with three functions:
+        model: a task of ``pb.from_numpyro``, ``from_pyro``, ``from_pymc`` or ``from_stan``, or an object (a class, a module, a namespace) with three functions:
             ``prior(rng) -> params``, ``simulate(params, rng) -> data``, ``model(data) -> task``, ``rng`` a NumPy generator. The
             task's ``unconstrain`` puts params into its coordinates, or they are an array of its D coordinates. A fourth is optional,
             ``quantities(x, data) -> {name: (n,)}``: functions of points (n, D) and the data whose ranks are tested, too. The log
             likelihood is worth it: a posterior that forgets the data has uniform ranks of all parameters.
         name: shown.
+        simulator: of a Stan program: a program without parameters, whose generated quantities draw those of the first and its data,
+            by their names.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is none of these, or observes nothing.
     """
-    if isinstance(model, NumpyroTask):
-        return FromNumpyro(model)
+    if isinstance(model, StanTask):
+        if simulator is None:
+            raise InputError(
+                f"{model.name}: a Stan program cannot draw data: give a second one without parameters, whose generated quantities "
+                "draw parameters and data by their names: --simulator FILE.stan"
+            )
+        pair = StanPair(model, StanModel(read(Path(simulator)), model.model.data))
+        return Functions(model.name, pair.prior, pair.simulate, pair.model)
+    for kind, door in _DOORS.items():
+        if isinstance(model, kind):
+            return door(model)
     lacking = [f for f in _FUNCTIONS if not callable(getattr(model, f, None))]
     if not lacking:
         return Functions(name, model.prior, model.simulate, model.model, getattr(model, "quantities", None))
     raise InputError(
-        f"{name} cannot draw data of its own: it has no {', '.join(lacking)}. Give a task of pb.from_numpyro, or an object with "
+        f"{name} cannot draw data of its own: it has no {', '.join(lacking)}. Give a task of pb.from_numpyro, from_pyro, "
+        "from_pymc or from_stan, or an object with "
         "prior(rng) -> params, simulate(params, rng) -> data and model(data) -> task"
     )
 
@@ -151,24 +171,151 @@ class Side(JointTarget):
 
 
 @dataclass(frozen=True)
-class FromNumpyro(Generative):
-    """A NumPyro model, whose observed sites are data."""
+class StanPair:
+    """A Stan program, and one that draws its parameters and data."""
 
-    task: NumpyroTask
+    task: StanTask
+    simulator: StanModel
+
+    def __post_init__(self) -> None:
+        drawn = self.prior(np.random.default_rng(0))
+        if missing := [site.name for site in self.task.sites if site.name not in drawn]:
+            raise InputError(f"{self.simulator.program.file}: generates no {', '.join(missing)}")
+        if not drawn.keys() & json.loads(self.task.model.data).keys():
+            raise InputError(f"{self.simulator.program.file}: generates none of the data of {self.task.name}")
+
+    def prior(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Parameters and data, by name."""
+        if self.simulator.dim:
+            raise InputError(f"{self.simulator.program.file}: expected a program without parameters")
+        values = self.simulator.constrain(np.empty((1, 0)), everything=True, seed=int(rng.integers(2**31)))
+        return {k: v[0] for k, v in by_name(values, self.simulator.names(2)).items()}
+
+    def simulate(self, drawn: dict[str, Any], rng: np.random.Generator) -> str:
+        """The data of the program in JSON."""
+        data = json.loads(self.task.model.data)
+        whole = {k for k, v in data.items() if np.asarray(v).dtype.kind == "i"}
+        new = {k: (drawn[k].astype(int) if k in whole else drawn[k]).tolist() for k in data.keys() & drawn.keys()}
+        return json.dumps(data | new)
+
+    def model(self, data: str) -> StanTask:
+        """The posterior given these data."""
+        old = self.task.model
+        return task_of(StanTask, self.task.name, old.program, data, "", library=old.library)
+
+
+@dataclass(frozen=True)
+class OfTask(Generative):
+    """A task of a program that is prior and simulator as well."""
+
+    task: Any
     own_simulator = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", self.task.name)
+
+    def _drawn(self, values: Any, target: Target) -> Drawn:
+        """Of values of the latent variables, name -> (R, ...), and the posteriors of the data that they made."""
+        truth = self.task.unconstrain({k: np.asarray(v) for k, v in values.items()})
+        return Drawn(truth, target, self.task.initial, tuple(self.task.coordinates))
+
+    def _require_data(self, observed: Sequence[str], factors: Sequence[str]) -> None:
+        """``InputError`` where nothing is observed, or a term of the density draws nothing."""
+        if factors:
+            raise InputError(
+                f"{self.name}: a factor or potential ({', '.join(factors)}) draws no data; write it as a distribution"
+            )
+        if not observed:
+            raise InputError(f"{self.name} observes nothing: give the data to the model")
+
+
+class FromPyro(OfTask):
+    """A Pyro model, whose observed sites are data."""
+
+    def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
+        """Data sets one after the other, their densities together where the model is one of many points."""
+        import pyro
+        from pyro import poutine
+
+        held, names = self.task.log_density, [site.name for site in self.task.sites]
+        if not isinstance(held, PyroDensity):
+            raise InputError(f"{self.name}: its density is computed point by point; calibrate it by three functions")
+        model, args, kwargs = held.versions.of(torch.float64)
+        rows = []
+        for i in ids:
+            with torch.random.fork_rng(devices=[]), torch.no_grad(), held.precision():
+                pyro.set_rng_seed(derive_seed(seed, str(i)) % 2**32)
+                trace = poutine.trace(poutine.uncondition(model)).get_trace(*args, **kwargs)
+            sites = {k: s for k, s in trace.nodes.items() if s["type"] == "sample"}
+            observed = [k for k, s in sites.items() if s["infer"].get("was_observed")]
+            self._require_data(observed, [k for k in observed if type(sites[k]["fn"]).__name__ == "Unit"])
+            rows.append({k: trace.nodes[k]["value"] for k in [*names, *observed]})
+        drawn = {k: torch.stack([row[k] for row in rows]) for k in rows[0]}
+        data = {k: v for k, v in drawn.items() if k not in names}
+        return self._drawn({k: drawn[k] for k in names}, PyroPosteriors(held, data, self.task.dim))
+
+
+class PyroPosteriors(Target):
+    """The posteriors of one Pyro model given many data sets, name -> (R, ...)."""
+
+    def __init__(self, model: PyroDensity, data: dict[str, Tensor], dim: int) -> None:
+        self._data, self.dim = data, dim
+        self._density = vmap(vmap(model.given, in_dims=(0, None)))
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        """All data sets together, (R, n)."""
+        return self._density(x, self._data)
+
+
+class OfJax(OfTask):
+    """A model whose joint density is a program in JAX."""
+
+    _density: Any  #: of data and a point (D,)
+
+    @cached_property
+    def both(self) -> Callable[[Any, Any], Any]:
+        """Densities and scores of data sets (R, ...) at points (R, n, D)."""
+        jax = jax_library("jax")
+        one = jax.vmap(jax.value_and_grad(self._density, argnums=1), in_axes=(None, 0))
+        return jax.jit(jax.vmap(one))
+
+
+class FromPymc(OfJax):
+    """A PyMC model, whose observed variables are data."""
+
+    @cached_property
+    def _density(self) -> Callable[[Any, Any], Any]:
+        model, free = self.task.log_density.__wrapped__, self.task.model.sites
+        replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
+        values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        given = [value.type(name=f"data of {rv.name}") for rv, value in zip(model.observed_RVs, values, strict=True)]
+        whole = replace([model.logp()], dict(zip(values, given, strict=True)), strict=False)
+        jaxified = imported_library("pymc.sampling.jax", "pymc")
+        program = jaxified.get_jaxified_graph(inputs=[*model.value_vars, *given], outputs=whole)
+        return lambda data, x: program(*parts(x, free).values(), *data)[0]
+
+    def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
+        """All data sets in one call, which compiles; their densities together."""
+        model = self.task.log_density.__wrapped__
+        observed = model.observed_RVs
+        self._require_data([rv.name for rv in observed], [p.name for p in model.potentials])
+        pymc, variables = imported_library("pymc", "pymc"), [*model.free_RVs, *observed]
+        with double():
+            drawn = pymc.draw(variables, draws=len(ids), random_seed=derive_seed(seed, f"{ids[0]}-{ids[-1]}") % 2**31)
+        count = len(model.free_RVs)
+        values = {rv.name: v for rv, v in zip(variables[:count], drawn[:count], strict=True)}
+        return self._drawn(values, JaxPosteriors(self, tuple(drawn[count:])))
+
+
+class FromNumpyro(OfJax):
+    """A NumPyro model, whose observed sites are data."""
 
     @cached_property
     def _observed(self) -> tuple[str, ...]:
         handlers, jax, held = jax_library("numpyro.handlers"), jax_library("jax"), self.task.model
         trace = handlers.trace(handlers.seed(held.model, jax.random.key(0))).get_trace(*held.args, **held.kwargs)
         sites = {k: s for k, s in trace.items() if s["type"] == "sample" and s["is_observed"]}
-        if factors := [k for k, s in sites.items() if type(s["fn"]).__name__ == "Unit"]:
-            raise InputError(f"{self.name}: a factor ({', '.join(factors)}) draws no data; write it as a distribution")
-        if not sites:
-            raise InputError(f"{self.name} observes nothing: give the data to pb.from_numpyro(model, ..., y=data)")
+        self._require_data([*sites], [k for k, s in sites.items() if type(s["fn"]).__name__ == "Unit"])
         return tuple(sites)
 
     def _simulated(self, key: Any) -> Any:
@@ -187,20 +334,13 @@ class FromNumpyro(Generative):
 
         return log_density
 
-    @cached_property
-    def _both(self) -> Callable[[Any, Any], Any]:
-        jax = jax_library("jax")
-        one = jax.vmap(jax.value_and_grad(self._density, argnums=1), in_axes=(None, 0))
-        return jax.jit(jax.vmap(one))
-
     def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
         """All data sets in one compiled call; their densities, too."""
         jax = jax_library("jax")
         with double():
             keys = jax.numpy.stack([jax.random.key(derive_seed(seed, str(i)) % 2**32) for i in ids])
             values, data = jax.jit(jax.vmap(self._simulated))(keys)
-            truth = self.task.unconstrain({k: np.asarray(v) for k, v in values.items()})
-        return Drawn(truth, NumpyroPosteriors(self, data), self.task.initial, tuple(self.task.coordinates))
+            return self._drawn(values, JaxPosteriors(self, data))
 
 
 def _observing(model: Any, data: Any) -> Any:
@@ -215,19 +355,22 @@ def _observing(model: Any, data: Any) -> Any:
     return Observing(model)
 
 
-class NumpyroPosteriors(JointTarget):
-    """The posteriors of one NumPyro model given many data sets."""
+class JaxPosteriors(JointTarget):
+    """The posteriors of one model given many data sets."""
 
-    def __init__(self, model: FromNumpyro, data: Any) -> None:
+    def __init__(self, model: OfJax, data: Any) -> None:
         self._model, self._data, self.dim = model, data, model.task.dim
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once, all data sets together."""
         with double():
-            found = self._model._both(self._data, x.detach().double().numpy())
+            found = self._model.both(self._data, x.detach().double().numpy())
         density, score = (torch.from_numpy(np.array(part)).to(x) for part in found)
         return density, score
 
     def in_jax(self) -> InJax:
         """Of the one data set that a kernel in JAX is given."""
-        return InJax(self._model._density, {k: v[0] for k, v in self._data.items()})
+        return InJax(self._model._density, jax_library("jax").tree.map(lambda v: v[0], self._data))
+
+
+_DOORS = {NumpyroTask: FromNumpyro, PyroTask: FromPyro, PymcTask: FromPymc}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,6 +89,14 @@ class PyroDensity:
 
     def __call__(self, x: Tensor) -> Tensor:
         """A scalar, in nats."""
+        return self.given(x, {})
+
+    def precision(self) -> AbstractContextManager[None]:
+        """In which the model draws in double precision."""
+        return _pyro_in(torch.float64)
+
+    def given(self, x: Tensor, data: dict[str, Tensor]) -> Tensor:
+        """The log density with other values at observed sites."""
         from pyro import poutine
 
         free, values, jacobian = parts(x, self.sites), {}, x.new_zeros(())
@@ -97,7 +105,8 @@ class PyroDensity:
             jacobian = jacobian + site.transform.log_abs_det_jacobian(free[site.name], value).sum()
         with _pyro_in(x.dtype, x.device):
             model, args, kwargs = self.versions.of(x.dtype, x.device)
-            trace = poutine.trace(poutine.condition(model, data=values)).get_trace(*args, **kwargs)
+            free_model = poutine.uncondition(model) if data else model
+            trace = poutine.trace(poutine.condition(free_model, data=values | data)).get_trace(*args, **kwargs)
             total = jacobian
             for name, node in trace.nodes.items():
                 if node["type"] != "sample":

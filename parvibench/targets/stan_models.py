@@ -16,13 +16,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.core.errors import InputError, ShapeError
 
 from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
 from .sites import Box, SiteTask
-from .stan_programs import StanModel, digest, library_of, read
+from .stan_programs import Program, StanModel, digest, library_of, read
 from .stan_sampling import NUTS
 
 #: Random starts that Stan, too, tries before it gives up.
@@ -84,12 +85,14 @@ def opened(place: str) -> StanTask:
 
 
 def task_of(
-    kind: type[S], label: str, program: Path, data: str, place: str, origin: str = "the data",
+    kind: type[S], label: str, program: Path | Program, data: str, place: str, origin: str = "the data",
     library: Path | None = None, **more: Any,
 ) -> S:  # fmt: skip
     """A task of a program and the JSON text of its data, which come from ``origin``; ``more`` are further fields."""
     try:
-        model = StanModel(read(program), data, library or library_of(program), origin=origin)
+        if isinstance(program, Path):
+            program, library = read(program), library or library_of(program)
+        model = StanModel(program, data, library, origin=origin)
     except InputError as error:
         raise InputError(f"{label}: {error}") from None
     if not model.dim:
@@ -127,13 +130,8 @@ class StanTask(FunctionTask):
 
         With ``generated`` transformed parameters and generated quantities as well, drawn with one fixed seed.
         """
-        values = self.model.constrain(x, everything=generated)
-        found, first = {}, 0
-        for name, shape in _shapes(self.model.names(2 if generated else 1)):
-            part = values[:, first : (first := first + math.prod(shape))]
-            part = part.reshape(len(part), *shape[::-1]).transpose(0, *range(len(shape), 0, -1))  # by columns
-            found[name] = torch.from_numpy(part.copy())
-        return found
+        values = by_name(self.model.constrain(x, everything=generated), self.model.names(2 if generated else 1))
+        return {name: torch.from_numpy(value) for name, value in values.items()}
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the parameters; errors and others as of ``SiteTask.unconstrain``."""
@@ -187,6 +185,15 @@ class Starts:
             bad = ~self.model.density(drawn).isfinite()
             drawn[bad] = box(int(bad.sum()), generator)
         return drawn
+
+
+def by_name(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Values (n, k) of the entries ``names``, such as ``theta.2.1``, by variable: name -> (n, ...)."""
+    found, first = {}, 0
+    for name, shape in _shapes(names):
+        part = values[:, first : (first := first + math.prod(shape))]
+        found[name] = part.reshape(len(part), *shape[::-1]).transpose(0, *range(len(shape), 0, -1)).copy()  # by columns
+    return found
 
 
 def _shapes(names: Sequence[str]) -> tuple[Parameter, ...]:

@@ -194,10 +194,10 @@ class StanModel:
         """Gradients (n, D)."""
         return self.both(points)[1]
 
-    def constrain(self, points: Any, *, everything: bool = False) -> Array:
+    def constrain(self, points: Any, *, everything: bool = False, seed: int = _SEED) -> Array:
         """Values (n, k) of ``names(1)``, or of ``names(2)``; ``InputError`` where the program rejects a point."""
         options = {"include_tp": everything, "include_gq": everything}
-        rng = self._model.new_rng(_SEED) if everything else None
+        rng = self._model.new_rng(seed) if everything else None
         return self._rows(lambda x: self._model.param_constrain(x, rng=rng, **options), _doubles(points))
 
     def unconstrain(self, given: Array) -> Array:
