@@ -7,27 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from .claims import (
-    ksivi_claims,
-    ksivi_table_claims,
-    lapd_claims,
-    sifg_claims,
-    sifg_network_claims,
-    srld_claims,
-    srld_table_claims,
-)
-from .claims.claim import CONDITIONS, Claim, Laboratory, judge
+from .claims.claim import CONDITIONS, Claim, Laboratory, judge, read_claims
 
-MODULES = (
-    sifg_claims,
-    sifg_network_claims,
-    srld_claims,
-    srld_table_claims,
-    ksivi_claims,
-    ksivi_table_claims,
-    lapd_claims,
-)
-CLAIMS = {claim.number: claim for module in MODULES for claim in module.CLAIMS}
+CLAIMS = read_claims()
 #: The table of claims.
 FILE = "claims.csv"
 COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "high", "replicates", "seconds"]
@@ -58,7 +40,7 @@ def _verdicts(number: str, claim: Claim, table: pd.DataFrame) -> tuple[str, ...]
 def measured(claim: Claim, condition: str, store: Path, workers: int | None = None) -> pd.DataFrame:
     """The verdict on a claim under a condition, an effect a row."""
     began = time.process_time()
-    verdict, effects = judge(claim.bounds, claim.measure(Laboratory(store, condition, claim.replicates, workers)))
+    verdict, effects = judge(claim.bounds, claim.effects(Laboratory(store, condition, claim.replicates, workers)))
     spent = round(time.process_time() - began, 1)
     rows = [
         (claim.number, condition, verdict, e.name, e.bound, e.mean, e.low, e.high, e.replicates, spent) for e in effects

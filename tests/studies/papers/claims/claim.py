@@ -10,12 +10,14 @@ one more than twice the largest finite effect of its part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -36,17 +38,30 @@ GRID = {"x^2": [1e-4, 1.0], "x": [1e-3, 1.0], "rate": [3e-5, 0.1]}
 class Claim:
     """One claim, its effects, and how they are measured.
 
-    ``measure`` gives, for each name in ``bounds``, the effect on each of ``replicates`` replicates.
+    ``measure`` names a function of this package, as ``module:function``, that gives for each name in ``bounds`` the
+    effect on each of ``replicates`` replicates.
     """
 
     number: str
     source: str
     says: str
     bounds: Mapping[str, float]
-    measure: Callable[[Laboratory], Mapping[str, ArrayLike]]
+    measure: str
     replicates: int = 10
-    conditions: tuple[str, ...] = CONDITIONS
+    conditions: Sequence[str] = CONDITIONS
     note: str = ""
+
+    def effects(self, lab: Laboratory) -> Mapping[str, ArrayLike]:
+        """The effects, measured."""
+        module, _, function = self.measure.partition(":")
+        found: Mapping[str, ArrayLike] = getattr(import_module(f".{module}", __package__), function)(lab)
+        return found
+
+
+def read_claims() -> dict[str, Claim]:
+    """All claims of ``claims.yaml`` by number."""
+    entries = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text("utf-8"))
+    return {number: Claim(number, **entry) for number, entry in entries.items()}
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,10 @@ class Measured:
             raise ValueError(f"{label} has no {metric}: {cell.absent[metric]}")
         stored = cell.values.get(metric) or [None] * cell.n_replicates
         return np.array(metric_values(metric, stored))
+
+    def log_ratio(self, metric: str, worse: str, better: str, task: str | None = None) -> NDArray[np.float64]:
+        """Logarithm of one method's value over another's, (R,)."""
+        return log_ratio(self.last(worse, metric, task), self.last(better, metric, task))
 
     def curve(self, label: str, metric: str, task: str | None = None) -> NDArray[np.float64]:
         """Values at the checkpoints, (R, C); a replicate that has diverged counts as the worst there is."""
