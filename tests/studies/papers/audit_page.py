@@ -21,10 +21,11 @@ from .audit_tables import Numbers, departures, measured_table, number_table, sum
 from .claims_page import Stated, stated
 from .comparison import SuiteComparison, compare, effect_table, plain_rows
 from .first_screen import SCREENS, Screen
-from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence
-from .measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence, read_study
+from .measured import combined, measured_rows, read_kept, records_of, with_changes, write_kept
 from .paper_words import RULE
 from .pictures import FIGURES, Picture, pictures
+from .plain_times import CAUSES
 from .published import PAPERS
 
 #: What the kinds of verdicts mean, after the rule of agreement.
@@ -79,7 +80,7 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
     suites = [load_suite(name) for name in names]
     known = reduce(combined, (measured_rows(suite, ran) for suite in suites), read_kept(out))
-    changes, evidence = read_changes(out), read_evidence(out)
+    changes, evidence = read_study(out / CAUSES), read_evidence(out)
     found = [with_changes(compare(suite, known), changes) for suite in suites]
     judged = {f.suite.name: findings(f, evidence) for f in found if f.comparisons}
     summary = summary_table(judged)

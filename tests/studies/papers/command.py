@@ -21,7 +21,7 @@ from . import pictures, plain_times, reach, sifg_program, srld_rule
 from .audit_page import write_papers
 from .claims.claim import CONDITIONS
 from .claims_page import CLAIMS, measure_claims, write_claims
-from .measured import CAUSES
+from .plain_times import CAUSES
 
 REPORT = Path(__file__).resolve().parents[3] / "reports" / "papers"
 

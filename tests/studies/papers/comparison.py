@@ -20,32 +20,18 @@ from fnmatch import fnmatchcase
 
 import pandas as pd
 
-from parvibench.harness.store.results import StoredRun
 from parvibench.harness.suite.entries import Published
 from parvibench.harness.suite.entries import Row as SuiteRow
-from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.reporting.formatting import number as shown
+from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, numeric, sortable
-from parvibench.suites import of_papers
 
 from . import paper_words
 from .published import Number, numbers
-from .replicates import Known, Ours, Ran, measure, protocol, protocols, question
+from .replicates import Known, Ours, protocols, question
 
 RELATIVE, DEVIATIONS = 0.02, 2
 #: Share of a gap that a change must close to count as its cause.
 CLOSED = 0.5
-_COLUMNS = (
-    Column("number", "dataset, method and metric in the paper's words", numeric=False),
-    Column("row", "ours: task and label", numeric=False),
-    Column("follows", "the paper's text, or its authors' program where they differ", numeric=False),
-    Column("published", "mean, and the spread that the paper prints; of times the ratio to another row's"),
-    Column("ours", "mean over replicates, its 95% interval, and how many"),
-    Column("difference", "ours less published"),
-    Column("tolerance", "two published standard deviations, one printed unit or 2%: the largest"),
-    Column("verdict", numeric=False),
-    Column("remarks", numeric=False),
-)
 
 
 class Verdict(StrEnum):
@@ -82,11 +68,6 @@ class Comparison:
     def gap(self) -> float:
         """Ours less published; NaN without ours."""
         return math.nan if self.ours is None else self.ours.mean - self.published
-
-    @property
-    def explained(self) -> bool:
-        """Whether it agrees, or differs for a demonstrated cause."""
-        return self.verdict is Verdict.AGREES or bool(self.cause)
 
 
 @dataclass(frozen=True)
@@ -130,15 +111,6 @@ def tolerance(number: Number, over: Number | None = None) -> tuple[float, float]
     ratio = number.value / over.value
     unit = number.unit / abs(number.value) + over.unit / abs(over.value)
     return ratio, abs(ratio) * max(DEVIATIONS * spread / abs(number.value), unit, RELATIVE)
-
-
-def of_run(results: StoredRun) -> SuiteComparison | None:
-    """The numbers beside a run of a shipped suite of a paper; None of another one."""
-    name = str(results.run.suite.get("name", ""))
-    if name not in of_papers():
-        return None
-    suite = load_suite(name)
-    return compare(suite, measure(suite, {protocol(c.spec): Ran(results.store, c) for c in results.cells}))
 
 
 def compare(suite: Suite, known: Known) -> SuiteComparison:
@@ -196,41 +168,6 @@ def _effects(row: SuiteRow, comparisons: Sequence[Comparison], gave: Known) -> l
             if isinstance(changed, Ours):
                 found.append(Effect(row.reason, base, changed))
     return found
-
-
-_LOOKS = {Verdict.AGREES: "best", Verdict.DIFFERS: "status", Verdict.INCOMPARABLE: "quiet", Verdict.NOT_RUN: "quiet"}
-
-
-def paper_tables(found: SuiteComparison) -> list[Table]:
-    """The numbers of a suite beside ours, and what single changes changed; none without numbers."""
-    numbers = comparison_table(found.comparisons) if found.comparisons else None
-    return [table for table in (numbers, effect_table(found)) if table is not None]
-
-
-def comparison_table(found: Sequence[Comparison]) -> Table:
-    """Published | ours | difference | verdict, a line for each number and row."""
-    return Table("our numbers beside the published ones", _COLUMNS, tuple(map(_line, found)))
-
-
-def _line(c: Comparison) -> Row:
-    n = c.number
-    printed = n.printed if c.published == n.value else f"{shown(c.published)} (ratio)"
-    unexplained = c.verdict is Verdict.DIFFERS
-    verdict = paper_words.verdict(str(c.verdict), c.cause, unexplained=unexplained)
-    remarks = paper_words.remarks(c.reason, n.note, suspicious=n.suspicious)
-    return Row(
-        (
-            Entry(paper_words.NUMBER.format(n)),
-            Entry(c.title),
-            Entry("" if c.row is None else c.row.follows),
-            Entry(printed, sortable(c.published), "status" if n.suspicious else ""),
-            our_entry(c.ours),
-            numeric(c.gap),
-            numeric(c.tolerance),
-            Entry(verdict, look=f"reason {_LOOKS.get(c.verdict, '')}".strip()),
-            Entry(remarks, look="reason"),
-        )
-    )
 
 
 def our_entry(ours: Ours | None) -> Entry:

@@ -24,6 +24,8 @@ import yaml
 from parvibench.api.run import run
 from parvibench.core.result import CellRecord, Status
 
+from .kinds import add_lines
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -141,11 +143,7 @@ def measure(named: Sequence[str], store: Path, out: Path) -> None:
             grid, cells = wider, _ran(wider, store)
         lines = pd.DataFrame(lines_of(grid, cells))
         print(lines.to_string(), flush=True)
-        kept = out / "reach.csv"
-        if kept.exists():
-            old = pd.read_csv(kept)
-            lines = pd.concat([old[~old["pointer"].isin(lines["pointer"])], lines], ignore_index=True)
-        lines.to_csv(kept, index=False, float_format="%.6g")
+        add_lines(lines, out / "reach.csv")
 
 
 def _ran(grid: Grid, store: Path) -> Sequence[CellRecord]:
@@ -178,14 +176,6 @@ def lines_of(grid: Grid, cells: Sequence[CellRecord]) -> list[dict[str, object]]
         if grid.pointer.startswith("ksivi") and "/Boston/" not in grid.pointer:
             note += "; a split of ours, as the authors' file is not public"
         pointer, low, high = f"{grid.pointer}/{named}", ends[0], ends[-1]
-        lines.append(
-            {
-                "pointer": pointer,
-                "mean": sign * gave[(best, iterations)],
-                "low": low,
-                "high": high,
-                "n": len(gave),
-                "note": note,
-            }
-        )
+        ours = {"mean": sign * gave[(best, iterations)], "low": low, "high": high, "n": len(gave)}
+        lines.append({"pointer": pointer, **ours, "note": note})
     return lines

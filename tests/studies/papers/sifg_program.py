@@ -20,6 +20,7 @@ import pandas as pd
 import torch
 from numpy._core.multiarray import _reconstruct
 
+from .kinds import add_lines
 from .replicates import Ours
 
 #: Data set in the paper's words -> in the program's.
@@ -94,8 +95,5 @@ def measure(folder: Path, out: Path, named: Sequence[str] = (), seeds: Sequence[
             spread = float(np.std(column, ddof=1))
             lines.append((pointer, o.mean, o.low, o.high, o.n, spread, command))
         new = pd.DataFrame(lines, columns=["pointer", "mean", "low", "high", "n", "spread", "note"])
-        if out.exists():
-            old = pd.read_csv(out)
-            new = pd.concat([old[~old["pointer"].isin(new["pointer"])], new], ignore_index=True)
-        new.to_csv(out, index=False, float_format="%.6g")
-        print(new.tail(2).to_string(), flush=True)
+        add_lines(new, out)
+        print(new.to_string(), flush=True)

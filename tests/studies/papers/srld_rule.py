@@ -36,6 +36,8 @@ from torch import Tensor
 
 from parvibench.core.registry import load_method, load_task
 
+from .kinds import add_lines
+
 #: Data set in the paper's words -> in the names of tasks, small sets first.
 SETS = {
     "Yacht": "yacht", "Boston": "boston", "Energy": "energy", "Concrete": "concrete", "WineRed": "wine-red",
@@ -255,15 +257,8 @@ def measure(named: Sequence[str], store: Path, out: Path) -> None:
             rates = PUBLISHED[dataset]
         else:
             tries, rates = tuned(SETS[dataset], store)
-            _merge(tries, out / "rates.csv", "set")
+            add_lines(tries, out / "rates.csv", "set")
         print(f"{dataset}: {rates}", flush=True)
         lines = pd.DataFrame(lines_of(dataset, final(SETS[dataset], rates, store), rates))
-        _merge(lines, out / "rule.csv", "pointer")
+        add_lines(lines, out / "rule.csv")
         print(lines.to_string(), flush=True)
-
-
-def _merge(new: pd.DataFrame, file: Path, by: str) -> None:
-    if file.exists():
-        old = pd.read_csv(file)
-        new = pd.concat([old[~old[by].isin(new[by])], new], ignore_index=True)
-    new.to_csv(file, index=False, float_format="%.6g")
