@@ -10,7 +10,7 @@ from import_graph import module_files
 
 from parvibench.core.errors import InputError, UnknownNameError
 
-#: Of bugs; ``harmless`` holds what must not be found.
+#: Of bugs; ``harmless`` has what must not be detected.
 CATALOGUES = ("catalogue", "second", "third", "fourth", "fifth")
 HARMLESS = "harmless"
 
