@@ -11,7 +11,7 @@ from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laborato
 from papers.claims.sifg import fisher_divergence
 from papers.claims_page import CLAIMS, measure_claims, write_claims
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 BOUNDS = {"a": 0.0, "b": 1.0}
@@ -72,7 +72,7 @@ class Made(Measured):
 
 
 class FlippedLaboratory(Laboratory):
-    """Gives the good method's numbers to the bad one, if asked."""
+    """Gives the good method's numbers to the bad one, if swapped."""
 
     good = frozenset({"sifg", "ada-sifg", "srld", "ksivi"})
     swapped = False

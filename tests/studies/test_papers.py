@@ -1,4 +1,4 @@
-"""The audit of the papers: pages, what is kept from one to the next, causes that studies show, departures."""
+"""The audit of the papers: pages, what is stored from one to the next, causes that studies show, departures."""
 
 import math
 import re
@@ -27,7 +27,7 @@ from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.page.reports_index import write_index
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 
@@ -88,7 +88,7 @@ def test_tables_of_studies_are_refused_where_they_are_not(tmp_path) -> None:
 
 
 def test_numbers_that_nobody_can_judge_keep_their_rows() -> None:
-    """Whatever was run beside them; every pattern is of some number, and none of two."""
+    """Whatever was run; every pattern is of some number, and none of two."""
     suite = load_suite("ksivi-table-8")
     compared = compare(suite, {})
     kinds = {f.pointer: f for f in findings(compared, Evidence())}
@@ -102,7 +102,7 @@ def test_numbers_that_nobody_can_judge_keep_their_rows() -> None:
 
 
 def test_intervals_given_the_splits_hold_the_noise_of_one_chain_a_split() -> None:
-    """Splits that differ do not widen them; of 400 trials the other mean lies within in 95%."""
+    """Splits that differ do not widen them; of 400 trials the other mean is within in 95%."""
     rng = np.random.default_rng(1)
     splits = 10 * rng.standard_normal((20, 1))
     within = 0
@@ -197,7 +197,7 @@ def test_an_audit_keeps_what_earlier_stores_gave(tmp_path, capsys) -> None:
         found(tmp_path / name, suite, ran(cell, values))
         main([str(tmp_path / name), "--to", page])
     first = (tmp_path / "page" / "papers.csv").read_bytes()
-    main(["--to", page])  # from what is kept alone
+    main(["--to", page])  # from what is stored alone
     assert (tmp_path / "page" / "papers.csv").read_bytes() == first
     table = pd.read_csv(tmp_path / "page" / "papers.csv").set_index("pointer")
     assert (table.loc[SVGD_RMSE, "verdict"], table.loc[SVGD_RMSE, "ours_n"]) == ("agrees", 3)

@@ -12,7 +12,7 @@ from parvibench.core.reference import Predictions, load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.floors import p_value
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 TASK = load_task("bnn-diabetes-sklearn")
@@ -49,7 +49,7 @@ def run(role: str, folder: Path) -> study.Run:
 
 @pytest.mark.usefixtures("short")
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """Two segments, and one, stopped, and another: the same records. Catches streams or a step that begin anew."""
+    """Two segments, and one, stopped, and another: the same records. Catches streams or a step that begin again."""
 
     def segments(folder: Path, role: str, number: int) -> None:
         folder.mkdir(exist_ok=True)

@@ -21,7 +21,7 @@ from plain_programs import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")

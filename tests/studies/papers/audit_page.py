@@ -64,7 +64,7 @@ class Paper:
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``papers.md``, ``papers.csv`` and ``summary.json``; the path of the page.
 
-    Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``; what
+    Shown are the rows that the stores hold, and those that an earlier audit in the folder has stored in ``measured.csv``; what
     studies measured is read from ``causes.csv``, ``rule.csv``, ``program.csv``, ``reach.csv`` and ``claims.csv`` there.
     """
     ran = records_of([Store(path) for path in stores])

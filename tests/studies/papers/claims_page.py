@@ -17,7 +17,7 @@ COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "h
 
 @dataclass(frozen=True)
 class Stated:
-    """A claim beside its verdicts, in the order of ``CONDITIONS``."""
+    """A claim and its verdicts, in the order of ``CONDITIONS``."""
 
     number: str
     says: str
@@ -98,7 +98,7 @@ def measure_claims(
 
 
 def write_claims(out: Path) -> None:
-    """Write ``claims.md`` beside the table, where there is one."""
+    """Write ``claims.md`` next to the table, where there is one."""
     if (out / FILE).exists():
         (out / "claims.md").write_text(page(_read(out)))
 

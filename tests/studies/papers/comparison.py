@@ -1,11 +1,11 @@
-"""Our rows beside the published numbers they name, with verdicts by a rule fixed beforehand.
+"""Our rows and the published numbers they name, with verdicts by a rule fixed beforehand.
 
 A number is compared with a cell that has the very protocol of a shipped suite's row: task, settings, budget, points, the
 states judged, and when. Ours is the mean over replicates, in the paper's unit, with its 95% interval by Student. With
 
     tolerance = max(2 published standard deviations, one printed unit, 2% of the number)
 
-the verdict is ``agrees`` where that interval lies within the tolerance of the number, ``differs`` where it lies outside,
+the verdict is ``agrees`` where that interval is within the tolerance of the number, ``differs`` where it is outside,
 and ``inconclusive`` where it does both: such a row does not count. Times are compared as ratios of two rows of one run.
 
 A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap.
@@ -46,13 +46,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published number, the row beside it, and the verdict."""
+    """A published number, the row compared with it, and the verdict."""
 
     suite: str
     number: Number
     published: float  #: the number, or its ratio to another
     tolerance: float
-    row: SuiteRow | None  #: None where no row of ours can be set beside it
+    row: SuiteRow | None  #: None where no row of ours can be compared with it
     metric: str  #: ours
     ours: Ours | None
     verdict: Verdict
@@ -114,7 +114,7 @@ def tolerance(number: Number, over: Number | None = None) -> tuple[float, float]
 
 
 def compare(suite: Suite, known: Known) -> SuiteComparison:
-    """Every number of a suite beside the results of its rows."""
+    """Every number of a suite and the results of its rows."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
     effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]

@@ -1,14 +1,14 @@
 """What was learned of every published number: judged against the paper, its rule or its program, within reach, or why not.
 
 A number is compared with a row of a suite (``comparison``). Here this becomes one of fourteen kinds of verdict,
-told apart by what they rest on:
+by what they rest on:
 
 - the paper's own settings: ``agrees``, ``differs`` with or without a cause, ``inconclusive``;
 - the paper's rule, where it prints no setting but says how it chose it (``rule.csv``, by ``srld_rule``);
-- the paper's program, run beside ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
-- reach, where not even a rule is known: whether the number lies in the range that a declared grid spans (``reach.csv``).
+- the paper's program, run next to ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
+- reach, where not even a rule is known: whether the number is in the range that a declared grid spans (``reach.csv``).
   It is never counted as agreement;
-- none: nobody can judge the number, or ours has settings of our own choice, or it was not run; each with its reason.
+- none: the number cannot be judged, or ours has settings of our own choice, or it was not run; each with its reason.
 
 Every table is one of a study and holds a line a published number; the tolerance is that of the package everywhere.
 """
@@ -76,7 +76,7 @@ OWN_FORMULA = (
 
 @dataclass(frozen=True)
 class Beside:
-    """What a study measured beside a published number."""
+    """Values that a study compares with a published number."""
 
     ours: Ours
     note: str = ""
@@ -94,7 +94,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A published number, what is beside it, and the verdict."""
+    """A published number, our value, and the verdict."""
 
     comparison: Comparison
     kind: Kind
@@ -165,7 +165,7 @@ def _margin(c: Comparison, ours: Ours) -> float:
 
 
 def _beside_program(c: Comparison, beside: Beside) -> Finding:
-    """Ours against the program's mean, by the rule by which it would be held against the paper's."""
+    """Ours against the program's mean, by the rule by which it would be compared with the paper's."""
     theirs = beside.ours
     if c.ours is None:
         return Finding(c, Kind.NOT_RUN, None, "the program was run, our row was not")

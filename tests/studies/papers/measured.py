@@ -1,9 +1,9 @@
-"""What was measured of the papers' rows: read from stores, and kept from one audit to the next.
+"""What was measured of the papers' rows: read from stores, and stored from one audit to the next.
 
 Some rows take hours, and several machines may share them. The audit therefore writes what its rows gave into
 ``measured.csv``, which holds means and intervals by protocol, and reads it again the next time: stores add to it, and a
 row whose settings or versions have changed no longer has a protocol in it. What no row can change, such as the way a
-program is written, a study measures beside it: ``causes.csv`` says which number it turns a published one's into.
+program is written, a study measures in its place: ``causes.csv`` says which number it turns a published one's into.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _ends(record: CellRecord, metrics: Iterable[str]) -> dict[str, Ours | str]:
 
 
 def combined(kept: Known, new: Known) -> dict[str, Measured]:
-    """What was kept, with what was measured since."""
+    """Stored values, with those measured since."""
     return {**kept, **{key: _updated(kept[key], m) if key in kept else m for key, m in new.items()}}
 
 
@@ -84,7 +84,7 @@ def _updated(kept: Measured, new: Measured) -> Measured:
 
 
 def read_kept(folder: Path) -> dict[str, Measured]:
-    """What an audit has kept; empty where there was none. ``InputError`` where the file is not one of an audit."""
+    """Values that an audit has stored; empty where there was none. ``InputError`` where the file is not one of an audit."""
     file = folder / KEPT
     if not file.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""Published numbers beside ours: the rule, and the remarks on a number."""
+"""Published numbers and ours: the rule, and the remarks on a number."""
 
 import math
 from functools import cache

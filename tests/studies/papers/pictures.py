@@ -1,4 +1,4 @@
-"""Figures as pictures: our drawings of a suite's runs, kept as SVG in ``figures``, with the paper's claim and our verdict.
+"""Figures as pictures: our drawings of a suite's runs, stored as SVG in ``figures``, with the paper's claim and our verdict.
 
 A drawing is made from a finished run by the package itself and copied here by ``--pictures``:
 
@@ -25,7 +25,7 @@ FIGURES = "figures"
 
 @dataclass(frozen=True)
 class Said:
-    """What stands below a picture."""
+    """Caption of a picture."""
 
     title: str
     claim: str  #: the paper's

@@ -1,9 +1,9 @@
 """What a declared grid gives where a paper states neither settings nor a rule: ``python tests/studies/papers --reach [NAME ...]``.
 
 Each grid of ``GRIDS`` runs one setting, everything else as in the preset that is named, on the protocol of the paper's suite:
-over a factor of 100, once extended by ten where the smallest error lies at an end, or over the grid that the paper itself
+over a factor of 100, once extended by ten where the smallest error is at an end, or over the grid that the paper itself
 names. Where the number of iterations is ours, the best value is run five times as long as well, which was added after the
-first runs had ended above the printed errors. A published number lies within reach where it lies between the least and the
+first runs had ended above the printed errors. A published number is within reach where it is between the least and the
 largest mean of the grid, or no farther from them than the tolerance. That is a statement on the grid's width as much as on
 the paper, and never agreement.
 
@@ -29,7 +29,7 @@ from .kinds import add_lines
 
 @dataclass(frozen=True)
 class Grid:
-    """Values of one setting of a method on a task, and the published numbers that they are held against."""
+    """Values of one setting of a method on a task, and the published numbers that they are compared with."""
 
     task: str
     algorithm: str
@@ -56,7 +56,7 @@ class Grid:
         return [(v, self.iterations) for v in self.values] + [(v, LONGER * (self.iterations or 0)) for v in self.longer]
 
     def further(self, cells: Sequence[CellRecord]) -> Grid:
-        """Extended by a factor of ten where the best error lies at an end, and by a longer run of the best value."""
+        """Extended by a factor of ten where the best error is at an end, and by a longer run of the best value."""
         errors = self.means(cells, "rmse")
         if self.named or not errors:
             return self

@@ -1,9 +1,9 @@
-"""SIFG's public program for SGLD on networks, run beside ours: ``python tests/studies/papers --program FOLDER [SET ...]``.
+"""SIFG's public program for SGLD on networks, run next to ours: ``python tests/studies/papers --program FOLDER [SET ...]``.
 
 The paper states no settings of SGLD; those of its public program are our rows'. That settings are the same shows nothing: the
 program is run here itself, from a folder outside the project that holds the authors' ``sgld_bnn.py``, ``models``, ``data``
 and ``permutation`` (github.com/ShiyueZhang66/Semi-Implicit_Functional_Gradient_Flow, "Bayesian Neural Networks"). Nothing of
-it is copied or changed; it takes the set in place of the one that stands in it, and a seed, which it does not set itself.
+it is copied or changed; it takes the set in place of the one that it names, and a seed, which it does not set itself.
 
 Writes ``program.csv``: the program's numbers after its model selection, a published number a line.
 """

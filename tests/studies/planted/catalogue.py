@@ -23,7 +23,7 @@ class PlantedBug:
     family: str
     summary: str  # what is wrong, one sentence
     module: str  # where it is planted, ``parvibench.`` left out
-    old: str  # stands once in the module
+    old: str  # occurs once in the module
     new: str
     aside: bool = False  # measured only: never looked at to extend the tests
     catalogue: str = CATALOGUES[0]

@@ -1,8 +1,8 @@
-"""What a claim of a paper is, the rule by which it stands or falls, and runs of methods to measure it by.
+"""What a claim of a paper is, the rule by which it is judged, and runs of methods to measure it by.
 
 A claim states one or more effects, each signed so that what the paper says makes it exceed a bound. The rule, the same
 for all and fixed before anything ran: every effect is measured on each replicate and has a 95% interval of its mean by
-Student's t. The claim is **supported** where all intervals lie above their bounds, **not supported** where one lies
+Student's t. The claim is **supported** where all intervals are above their bounds, **not supported** where one is
 below (at 95% over the claim's effects together, Bonferroni), else **inconclusive**. A replicate that failed counts as
 one more than twice the largest finite effect of its part.
 """
@@ -30,7 +30,7 @@ LEVEL = 0.95
 SUPPORTED, NOT_SUPPORTED, INCONCLUSIVE = "supported", "not supported", "inconclusive"
 #: Settings as in the paper; steps scaled so that the methods move alike; steps tuned by one rule for all.
 CONDITIONS = ("paper", "matched", "tuned")
-#: Grids of tuned steps by unit: nine values each, extended where the best lies at an end.
+#: Grids of tuned steps by unit: nine values each, extended where the best is at an end.
 GRID = {"x^2": [1e-4, 1.0], "x": [1e-3, 1.0], "rate": [3e-5, 0.1]}
 
 
@@ -124,7 +124,7 @@ class Measured:
         """Values at the end, (R,); a replicate that diverged counts as the worst there is.
 
         Raises:
-            ValueError: nobody measured it.
+            ValueError: it was not measured.
         """
         cell = self._cell(label, task)
         if metric in cell.absent:
@@ -157,7 +157,7 @@ class Measured:
 
 @dataclass
 class Laboratory:
-    """Where a claim is measured: under which condition, how often, and where runs are kept."""
+    """Where a claim is measured: under which condition, how often, and where runs are stored."""
 
     store: Path
     condition: str = "paper"
@@ -171,7 +171,7 @@ class Laboratory:
     def run(
         self, task: str, methods: Mapping[str, Mapping[str, Any]], *, given_steps: bool = False, **protocol: Any
     ) -> Measured:
-        """Run methods, label -> entry of a suite, on a task; finished cells are kept.
+        """Run methods, label -> entry of a suite, on a task; finished cells are not run again.
 
         An entry's ``step_size`` is that of the paper, by its settings or its preset; it is dropped where steps are
         tuned, but for ``given_steps``, where a claim goes through steps itself. ``protocol``: further keys of the suite; ``budget``, ``samples`` and ``burn_in`` come before a preset's.
@@ -194,7 +194,7 @@ class Laboratory:
         return Measured(results)
 
     def rows(self, suite: str, *rows: str, replicates: int | None = None) -> Measured:
-        """Run rows of a paper's suite, named by globs of TASK/LABEL; finished cells are kept."""
+        """Run rows of a paper's suite, named by globs of TASK/LABEL; finished cells are not run again."""
         options = {"rows": rows, "replicates": replicates or self.replicates, "workers": self.workers}
         return Measured(
             pb.run(suite, profile="paper", out=self.store / self.condition, tracking=False, warn=str, **options)

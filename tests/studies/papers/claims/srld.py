@@ -155,7 +155,7 @@ def network(name: str) -> str:
 
 
 def networks_beside_ld(lab: Laboratory) -> Mapping[str, ArrayLike]:
-    """By the rows of the table; tuned, by the chains that took their steps by the paper's rule, in a folder beside the store."""
+    """By the rows of the table; tuned, by the chains that took their steps by the paper's rule, in a folder next to the store."""
     if lab.tuned:
         return _by_rule(lab.store.with_name("rule"))
     runs = lab.rows("srld-table-1", "*/ld", "*/srld")
@@ -182,7 +182,7 @@ def _by_rule(folder: Path) -> Mapping[str, ArrayLike]:
 
 
 def more_samples(lab: Laboratory) -> Mapping[str, ArrayLike]:
-    """The first checkpoint of these chains has 20 kept states, the last 100."""
+    """The first checkpoint of these chains has 20 states, the last 100."""
     runs = lab.rows("srld-table-1", "*/srld")
     curves = {name: runs.curve("srld", "rmse", network(name)) for name in SETS}
     return {f"{name}: log RMSE, 20 over 100 samples": log_ratio(c[:, 0], c[:, -1]) for name, c in curves.items()}
