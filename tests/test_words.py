@@ -18,7 +18,7 @@ MOST = {
     "parvibench/cli": 2, "parvibench/core": 6, "parvibench/data": 10, "parvibench/harness": 15,
     "parvibench/jax_programs": 1, "parvibench/kernels": 1, "parvibench/metrics": 18, "parvibench/nn": 3,
     "parvibench/reference": 11, "parvibench/reporting": 27, "parvibench/targets": 1, "parvibench/tracking": 3,
-    "tasks": 4, "tests": 3, "tests/api": 2, "tests/authoring": 5, "tests/baselines": 25, 
+    "tasks": 4, "tests": 3, "tests/api": 2, "tests/authoring": 5, "tests/baselines": 25,
     "tests/board": 3, "tests/checks": 11, "tests/core": 4, "tests/data": 7, "tests/harness": 12,
     "tests/metrics": 6, "tests/nn": 1, "tests/reference": 3, "tests/regression": 2, "tests/reporting": 11,
     "tests/studies": 7, "tests/targets": 9, "tests/tasks": 3,
