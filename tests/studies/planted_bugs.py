@@ -24,6 +24,7 @@ from pathlib import Path
 from queue import Queue
 from tempfile import TemporaryDirectory
 
+import markdown_tables
 from planted import choosing
 from planted.catalogue import CATALOGUES, PlantedBug, bugs_named
 from planted.copies import ROOT, PrivateCopy
@@ -140,27 +141,23 @@ def table(results: Iterable[BugResult]) -> str:
     rows = sorted(results, key=lambda r: ([*CATALOGUES, "harmless"].index(r.id.partition(":")[0]), r.family))
     families = defaultdict[tuple[str, str], Counter](Counter)
     for row in rows:
-        families[row.id.partition(":")[0], row.family] += Counter([row.step or "missed", "planted"])
+        families[row.id.partition(":")[0], row.family] += Counter([row.step or "missed", "Planted"])
     steps = [step for step in (*STEPS, "missed") if any(counts[step] for counts in families.values())]
+    head = ["Catalogue", "Family", "Planted", *steps]
     lines = [
         f"{sum(r.found for r in rows)} of {len(rows)} planted bugs were found.",
         "",
-        f"| Catalogue | Family | Planted | {' | '.join(steps)} |",
-        f"| --- | --- | ---: |{' ---: |' * len(steps)}",
-        *(f"| {c} | {f} | {n['planted']} | {' | '.join(str(n[s]) for s in steps)} |" for (c, f), n in families.items()),
+        *markdown_tables.table(head, ([c, f, *(n[s] for s in head[2:])] for (c, f), n in families.items()), head[2:]),
         "",
-        "| Bug | What is wrong | Step | Found by | Seconds |",
-        "| --- | --- | --- | --- | ---: |",
-        *map(_line, rows),
+        *markdown_tables.table(["Bug", "What is wrong", "Step", "Found by", "Seconds"], map(_cells, rows), ["Seconds"]),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _line(row: BugResult) -> str:
+def _cells(row: BugResult) -> tuple[str, ...]:
     file, separator, node = row.by.partition("::")
     by = f"{file.rpartition('/')[2]}{separator}{node}" if row.found else row.text
-    cells = (f"`{row.id}`", row.summary, row.step or "**missed**", by, f"{sum(row.seconds.values()):.0f}")
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    return f"`{row.id}`", row.summary, row.step or "**missed**", by, f"{sum(row.seconds.values()):.0f}"
 
 
 def stored(file: Path, golden: str) -> dict[str, BugResult]:

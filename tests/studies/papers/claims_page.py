@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from markdown_tables import table
 
 from .claims.claim import CONDITIONS, Claim, Laboratory, judge, read_claims
 
@@ -27,9 +28,9 @@ class Stated:
 
 def stated(paper: str, out: Path) -> list[Stated]:
     """The claims of a paper, by the name that sources begin with, and what the table in a folder says of them."""
-    table = _read(out)
+    found = _read(out)
     mine = [(number, CLAIMS[number]) for number in sorted(CLAIMS) if CLAIMS[number].source.startswith(paper)]
-    return [Stated(number, claim.says, claim.source, _verdicts(number, claim, table)) for number, claim in mine]
+    return [Stated(number, claim.says, claim.source, _verdicts(number, claim, found)) for number, claim in mine]
 
 
 def _verdicts(number: str, claim: Claim, table: pd.DataFrame) -> tuple[str, ...]:
@@ -48,7 +49,7 @@ def measured(claim: Claim, condition: str, store: Path, workers: int | None = No
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def page(table: pd.DataFrame) -> str:
+def page(found: pd.DataFrame) -> str:
     """The verdicts in Markdown, a claim a line, and their effects."""
     lines = [
         "# Claims of the four papers",
@@ -58,42 +59,41 @@ def page(table: pd.DataFrame) -> str:
         "where one lies below at 95% over the claim's effects together (Bonferroni), else inconclusive. *paper*: its settings;",
         "*matched*: steps that move the methods alike; *tuned*: each method at its own best step.",
         "",
-        "| claim | | " + " | ".join(CONDITIONS) + " |",
-        "| --- | --- | " + " | ".join("---" for _ in CONDITIONS) + " |",
-    ]
-    for number, claim in sorted(CLAIMS.items()):
-        verdicts = _verdicts(number, claim, table)
-        note = f" *{claim.note[0].upper()}{claim.note[1:]}.*" if claim.note else ""
-        lines.append(f"| {number} | {claim.says} ({claim.source}){note} | {' | '.join(verdicts)} |")
-    lines += [
+        *table(
+            ["claim", "statement", *CONDITIONS],
+            ([n, _stated(c), *_verdicts(n, c, found)] for n, c in sorted(CLAIMS.items())),
+        ),
         "",
-        "| claim | condition | effect | bound | mean [95%] | replicates |",
-        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in table.itertuples():
-        interval = f"{row.mean:.3g} [{row.low:.3g}, {row.high:.3g}]"
-        lines.append(
-            f"| {row.claim} | {row.condition} | {row.effect} | {row.bound:.3g} | {interval} | {row.replicates} |"
-        )
+    shown = [
+        (r.claim, r.condition, r.effect, f"{r.bound:.3g}", f"{r.mean:.3g} [{r.low:.3g}, {r.high:.3g}]", r.replicates)
+        for r in found.itertuples()
+    ]
+    lines += table(["claim", "condition", "effect", "bound", "mean [95%]", "replicates"], shown)
     return "\n".join(lines) + "\n"
+
+
+def _stated(claim: Claim) -> str:
+    note = f" *{claim.note[0].upper()}{claim.note[1:]}.*" if claim.note else ""
+    return f"{claim.says} ({claim.source}){note}"
 
 
 def measure_claims(
     named: Sequence[str], conditions: Sequence[str] | None, store: Path, out: Path, workers: int | None = None
 ) -> None:
     """Measure what the table in a folder lacks, or the claims that are named; it is written after each."""
-    table = _read(out)
+    found = _read(out)
     for number in named or CLAIMS:
         claim = CLAIMS[number]
         for condition in conditions or claim.conditions:
-            known = (table["claim"] == number) & (table["condition"] == condition)
+            known = (found["claim"] == number) & (found["condition"] == condition)
             if condition not in claim.conditions or (known.any() and not named):
                 continue
             print(f"{number} {condition} ...", flush=True)
             rows = measured(claim, condition, store, workers)
-            table = pd.concat([table[~known], rows], ignore_index=True) if len(table) else rows
-            table = table.sort_values(["claim", "condition"], kind="stable")
-            table.to_csv(out / FILE, index=False)
+            found = pd.concat([found[~known], rows], ignore_index=True) if len(found) else rows
+            found = found.sort_values(["claim", "condition"], kind="stable")
+            found.to_csv(out / FILE, index=False)
             print(f"{number} {condition}: {rows['verdict'].iloc[0]}", flush=True)
 
 
