@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from markdown_tables import table
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -169,9 +170,10 @@ def report(store: Path, to: Path) -> None:
         alarms, again = alarms + red, again + drawn
         cpu = np.median([d["cpu_s"] for d in documents])  # type: ignore[arg-type]
         tests = max(int(d["tests"]) for d in documents)  # type: ignore[call-overload]
-        rows.append(f"| {named} | {tests} | {len(documents)} | {red} | {each} | {drawn} | {cpu:.1f} |")
-        shifts += [f"| {size:g} | {share:.0%} |" for size, share in zip(SHIFTS, power, strict=False)]
+        rows.append((named, tests, len(documents), red, each, drawn, f"{cpu:.1f}"))
+        shifts += [(f"{size:g}", f"{share:.0%}") for size, share in zip(SHIFTS, power, strict=False)]
     bounds = [stats.binomtest(k, n).proportion_ci().high for k, n in ((alarms, total), (again, each * len(rows)))]
+    head = ["sampler", "tests", "runs", "red", "resampled", "red again", "CPU s, median"]
     lines = [
         "# Right samplers and `parvibench check`",
         "",
@@ -183,19 +185,10 @@ def report(store: Path, to: Path) -> None:
         f"their replicates, {again} red (95%: at most {bounds[1]:.1e}, given these replicates; a question is drawn from the",
         "runs that could ask it).",
         "",
-        "| sampler | tests | runs | red | resampled | red | CPU s, median |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-        *rows,
+        *table(head, rows, head[1:]),
         "",
         *(
-            [
-                "Shifts of one statistic of a cell against its baseline:",
-                "",
-                "| shift, sd | caught |",
-                "|---|---|",
-                *shifts,
-                "",
-            ]
+            ["Shifts of one statistic of a cell against its baseline:", "", *table(["shift, sd", "caught"], shifts), ""]
             if shifts
             else []
         ),
