@@ -34,6 +34,8 @@ BAR = 0.95
 STEPS = ("regression", "own", "check", "whole")
 #: Wall-clock limit of a command, s.
 LIMIT_S = 2400
+#: Files of a pytest process: collecting all takes longer than the first failure.
+FILES = 6
 #: Of pytest: nothing is written, the first failure ends the run. Default tests and those of `.ci/run`.
 PYTEST = ("-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-m", "not slow")
 CHECK = "from parvibench.cli import main; main()"
@@ -96,11 +98,13 @@ class Trial:
         if step == "check":
             options = ["--seed", str(self.seed), "--workers", "0"]
             return [["-c", CHECK, "check", "-a", method, *options] for method in choosing.methods(module)]
-        traces = json.loads(TRACES.read_text("utf-8")) if self.golden == "on" else ()
-        golden = choosing.golden_nodes(traces, module)
-        files = {"regression": choosing.law_files, "own": choosing.own_files, "whole": lambda _: choosing.all_files()}
-        tests = [golden, files[step](module)] if step == "regression" else [files[step](module)]
-        return [[*PYTEST, *some] for some in tests if some]
+        if step == "whole":
+            return [[*PYTEST, *choosing.all_files()]]
+        files = choosing.law_files(module) if step == "regression" else choosing.own_files(module)
+        some = [files[i : i + FILES] for i in range(0, len(files), FILES)]
+        if step == "regression" and self.golden == "on":
+            some.insert(0, choosing.golden_nodes(json.loads(TRACES.read_text("utf-8")), module))
+        return [[*PYTEST, *tests] for tests in some if tests]
 
 
 def first_failure(copy: PrivateCopy, arguments: Sequence[str]) -> tuple[str, str] | None:

@@ -49,8 +49,8 @@ def own_files(module: str) -> list[str]:
         own = [file for name in (parts[1], *_USERS.get(parts[1], ())) for file in _test_files(f"tests/{name}")]
     else:
         own = [file for file in _test_files("tests") if parts[1] in file]
-    named = [file for file in all_files() if _names(file, module)]
-    return _near_first(dict.fromkeys([*own, *named]), module)
+    near, named = _near_first(own, module), [file for file in all_files() if _names(file, module)]
+    return list(dict.fromkeys([*near, *named]))
 
 
 def _near_first(files: Iterable[str], module: str) -> list[str]:
