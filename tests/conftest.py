@@ -16,7 +16,7 @@ from parvibench import cli
 from parvibench.data import archives, fetch
 from parvibench.tracking import database
 
-# One thread each, as in the harness's workers: the tests run beside each other, and their arrays are small.
+# One thread each, as in the harness's workers: the tests run at the same time, and their arrays are small.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 torch.set_num_threads(1)
 

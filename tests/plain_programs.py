@@ -33,7 +33,7 @@ def flattened(parameters: Iterable[Tensor]) -> Tensor:
 def kernel_matrix(kernel: str, x: Tensor, y: Tensor, bandwidth: float | str, fixed_median: bool = False) -> Tensor:
     """k(x_i, y_j) for points (n, D) and (m, D), with the (lower) median bandwidth or a given one.
 
-    Only the Gaussian kernel's median lets gradients pass, and only unless told otherwise.
+    Only the Gaussian kernel's median lets gradients pass, and only by default.
     """
     apart = x[:, None, :] - y[None, :, :]
     if kernel == "riesz":

@@ -1,4 +1,4 @@
-"""The GitHub Action: its steps, run in a clone of somebody else's repository as a runner would run them."""
+"""The GitHub Action: its steps, run in a clone of another repository as a runner would run them."""
 
 import os
 import re

@@ -30,7 +30,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if p.parts[len(ROOT.parts) + 1] not in GENERATED),
 ]
-PAGES = [page for page in PAGES if page.is_file()]  # tests copied beside an installed wheel have none
+PAGES = [page for page in PAGES if page.is_file()]  # tests copied next to an installed wheel have none
 #: Languages of blocks that run, and of those that are read only.
 RUN, READ = ("python", "bash"), ("sh", "py", "yml", "yaml", "text")
 

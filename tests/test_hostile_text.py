@@ -29,7 +29,7 @@ STARTED = "2026-01-01T00:00:00"
 
 
 def obeyed(text: str) -> set[str]:
-    """Characters that a terminal would obey, beside line ends."""
+    """Characters that a terminal would obey, besides line ends."""
     return {c for c in text if not c.isprintable() and c not in "\n\t"}
 
 

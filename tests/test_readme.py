@@ -18,7 +18,7 @@ CONTRIBUTING = README.with_name("CONTRIBUTING.md")
 
 @pytest.fixture
 def readme() -> str:
-    if not README.is_file():  # tests copied beside an installed wheel
+    if not README.is_file():  # tests copied next to an installed wheel
         pytest.skip("the README is not here")
     return README.read_text("utf-8")
 
@@ -42,7 +42,7 @@ def test_the_first_page_is_short(readme: str) -> None:
 
 
 def test_the_counts_are_those_of_the_registry(readme: str) -> None:
-    """Told as lower bounds, so that an addition does not change the page; a page that is far behind does."""
+    """Stated as lower bounds, so that an addition does not change the page; a page that is far behind does."""
     told = re.search(r"More than (\d+) tasks, (\d+) algorithms and (\d+) metrics", readme)
     assert told
     for bound, rows in zip(told.groups(), (registry.tasks(), registry.algorithms(), registry.metrics()), strict=True):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 def yaml(path: str) -> dict:
     file = ROOT / path
-    if not file.is_file():  # tests copied beside an installed wheel
+    if not file.is_file():  # tests copied next to an installed wheel
         pytest.skip(f"{path} is not here")
     return YAML(typ="safe").load(file.read_text("utf-8"))
 

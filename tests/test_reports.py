@@ -34,7 +34,7 @@ def links(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tracked() -> list[Path]:
-    if not (ROOT / ".git").exists():  # a copy of the sources, or tests beside an installed wheel
+    if not (ROOT / ".git").exists():  # a copy of the sources, or tests next to an installed wheel
         pytest.skip("not a checkout")
     listed = subprocess.run(["git", "ls-files", "-z", "reports"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]

@@ -131,13 +131,13 @@ def test_methods_far_from_those_that_pass_for_exact_draws_are_not_among_the_best
     assert found.told[0].tolist() == [False, False, True, False]
     ratios, passing = np.median(x, 1), [True, True, False, False]
     assert found.best(0, ratios, passing).tolist() == [True, True, False, True]
-    # Nobody passes, or one that does is almost as far off, or without floors: nobody is left out.
+    # None passes, or one that does is almost as far off, or without floors: none is left out.
     assert found.best(0, ratios, [False] * 4).all()
     assert found.best(0, [ratios[2] / 4.9, *ratios[1:]], [True, False, False, False]).all()
     assert found.best(0, [ratios[2] / 5.1, ratios[2] / 4.9, *ratios[2:]], passing).all()
     assert not found.best(0, [ratios[2] / 5.1, *ratios[1:]], [True, False, False, False])[2]
     assert found.best(0, [math.nan] * 4, passing).all()
-    # Where one of them spreads beyond what was simulated, or fails, nobody.
+    # Where one of them spreads beyond what was simulated, or fails, none.
     for value in (30.0, math.inf):
         wide = x.copy()
         wide[0, 1] = value

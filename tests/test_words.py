@@ -1,9 +1,6 @@
 """Words of CONTRIBUTING's table in docstrings and comments become fewer: no room has more of them than recorded here."""
 
-import ast
-import io
 import re
-import tokenize
 from collections import Counter
 from pathlib import Path
 
@@ -21,20 +18,29 @@ MOST = {
     "parvibench/cli": 2, "parvibench/core": 6, "parvibench/data": 10, "parvibench/harness": 15,
     "parvibench/jax_programs": 1, "parvibench/kernels": 1, "parvibench/metrics": 18, "parvibench/nn": 3,
     "parvibench/reference": 11, "parvibench/reporting": 27, "parvibench/targets": 1, "parvibench/tracking": 3,
-    "tasks": 4, "tests": 16, "tests/api": 2, "tests/authoring": 5, "tests/baselines": 25, "tests/benchmarks": 20,
-    "tests/board": 3, "tests/checks": 11, "tests/core": 4, "tests/data": 7, "tests/devices": 8, "tests/harness": 12,
-    "tests/metrics": 6, "tests/nn": 1, "tests/reference": 3, "tests/regression": 12, "tests/reporting": 11,
-    "tests/studies": 120, "tests/targets": 9, "tests/tasks": 3,
+    "tasks": 4, "tests": 3, "tests/api": 2, "tests/authoring": 5, "tests/baselines": 25,
+    "tests/board": 3, "tests/checks": 11, "tests/core": 4, "tests/data": 7, "tests/harness": 12,
+    "tests/metrics": 6, "tests/nn": 1, "tests/reference": 3, "tests/regression": 2, "tests/reporting": 11,
+    "tests/studies": 7, "tests/targets": 9, "tests/tasks": 3,
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not (ROOT / "baselines").is_dir(), reason="needs a checkout")
 
 
+#: Strings in triple quotes, other strings, comments; in a tenth of the time of Python's tokenizer.
+PARTS = re.compile(r"""(?s:("{3}|'{3})(.*?)(?<!\\)\1)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|(#[^\n]*)""")
+
+
 def texts(source: str) -> list[str]:
-    """The docstrings and comments of a module."""
-    comments = [t.string for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.COMMENT]
-    owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return comments + [ast.get_docstring(n) or "" for n in ast.walk(ast.parse(source)) if isinstance(n, owners)]
+    """The docstrings and comments of a module; a docstring begins a file or follows a colon or a comment."""
+    read = []
+    for part in PARTS.finditer(source):
+        last = source[max(0, part.start() - 300) : part.start()].rstrip(" rR\n").rpartition("\n")[2]
+        if part[3]:
+            read.append(part[3])
+        elif part[1] and (not last or last.lstrip().startswith("#") or last.partition("  #")[0].endswith(":")):
+            read.append(part[2])
+    return read
 
 
 def test_the_words_become_fewer() -> None:
@@ -43,11 +49,10 @@ def test_the_words_become_fewer() -> None:
         for file in (ROOT / folder).rglob("*.py"):
             parts = file.relative_to(ROOT).parts
             room = "/".join(parts[:2]) if len(parts) > 2 else folder
-            if WORDS.search(source := file.read_text("utf-8")):
-                counts[room] += sum(len(WORDS.findall(text)) for text in texts(source))
+            counts[room] += sum(len(WORDS.findall(text)) for text in texts(file.read_text("utf-8")))
     assert {room: (n, MOST.get(room, 0)) for room, n in counts.items() if n > MOST.get(room, 0)} == {}
 
 
 def test_only_texts_are_counted() -> None:
-    found = texts('"""Held."""\nkept = "told"  # asked\ndef f():\n    """Held-out rows are held back."""\n')
-    assert [WORDS.findall(text) for text in found] == [["asked"], ["Held"], []]
+    source = '"""Held."""\nkept = "told # told"  # asked\ndef f():\n    """Held-out rows are held back."""\n    x = """kept"""\n'
+    assert [WORDS.findall(text) for text in texts(source)] == [["Held"], ["asked"], []]

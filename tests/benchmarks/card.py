@@ -1,7 +1,7 @@
 """What a GPU gives: ``python tests/benchmarks/card.py``, or ``make gpu``. Under 8 minutes, without network; installs nothing.
 
-Writes ``reports/gpu``: every algorithm on the card beside itself on the CPU, times of steps, whole runs, NUTS with few
-and many chains beside BlackJAX. Results are written one by one: started again, the program goes on where it stopped and
+Writes ``reports/gpu``: every algorithm on the card and on the CPU, times of steps, whole runs, NUTS with few
+and many chains and BlackJAX's. Results are written one by one: started again, the program goes on where it stopped and
 tries again what failed. ``--device cpu`` runs the same code in the card's place; ``--fast`` takes smaller sizes.
 """
 
@@ -97,7 +97,7 @@ def measured(item: Item) -> Row:
 
 
 def agrees(name: str, device: str) -> Row:
-    """An algorithm on the card beside itself on the CPU."""
+    """An algorithm on the card, compared with itself on the CPU."""
     found = devices.compare(name, device)
     row = {"difference": found.difference, "p_value": found.p_value}
     fine = found.ok(len(devices.comparable()))

@@ -2,7 +2,7 @@
 
 Writes ``reports/benchmarks/effective.md``. Ours moves all chains in a batch, NumPyro vectorised and compiled, Pyro one. Each
 warms up by itself; counted are the steps after it: the smallest bulk effective size over the coordinates, by
-``arviz-stats``, over processor seconds. Compiling is told apart.
+``arviz-stats``, over processor seconds. Compiling is timed apart.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def ours(task: Any, chains: int, draws: int, seed: int, compiled: bool = False) 
 
 
 def numpyro(task: Any, chains: int, draws: int, seed: int) -> Timed:
-    """A compiled scan of transitions, called a second time: ``MCMC.run`` would compile anew."""
+    """A compiled scan of transitions, called a second time: ``MCMC.run`` would compile again."""
     import jax
     from numpyro.infer import NUTS
     from peers import logistic

@@ -1,4 +1,4 @@
-"""The jobs that are timed: ours, and the rivals each is held against."""
+"""The jobs that are timed: ours, and the rivals each is compared with."""
 
 import os
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Job:
     particles: int
     replicates: int = 1  # ours go in the harness's chunks; rivals take one after another
     rivals: Mapping[str, float | None] = field(default_factory=dict)  # name -> ratio that ours must reach, or None
-    watched: bool = False  # a member of the small part that every change is held to
+    watched: bool = False  # a member of the small part that every change must pass
     per_evaluation: bool = False  # steps differ in length, so the unit is a score evaluation of a chain
     warmup: int = 0  # steps that both sides have behind them
     compiled: bool = False  # ours by the program of its own that --compile takes

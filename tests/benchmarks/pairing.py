@@ -1,4 +1,4 @@
-"""Timing two programs beside each other: interleaved, in one process on one thread, by paired ratios.
+"""Timing of two programs in turns: interleaved, in one process on one thread, by paired ratios.
 
 The two sides take turns of equal length, so that whatever else the machine does meets both. Times are processor
 seconds of the process, all its threads together: time in which others hold the core does not count. The ratio of
@@ -30,7 +30,7 @@ ENVIRONMENT = {
 
 
 def restart_in_environment() -> None:
-    """Start this command anew under ``ENVIRONMENT``: C libraries and JAX read their settings at start."""
+    """Start this command again under ``ENVIRONMENT``: C libraries and JAX read their settings at start."""
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()):
         os.execve(sys.executable, sys.orig_argv, os.environ | ENVIRONMENT)
 

@@ -1,6 +1,6 @@
 """Ours against textbook twins and BlackJAX, as a table: ``python tests/benchmarks/table.py``.
 
-Writes a Markdown page and the numbers behind it into ``reports/benchmarks/``. Runs itself anew
+Writes a Markdown page and the numbers behind it into ``reports/benchmarks/``. Restarts itself
 with one thread and the allocator of the harness's workers.
 """
 

@@ -127,7 +127,7 @@ class Mover:
 class SIFG:
     """Semi-implicit functional gradient flow (arXiv:2410.17935, Algorithm 1; Algorithm 2 with a sigma_step_size).
 
-    As in its authors' program, every inner step takes the target's score anew; without ``inner_scores`` the last
+    As in its authors' program, every inner step takes the target's score again; without ``inner_scores`` the last
     one only.
     """
 

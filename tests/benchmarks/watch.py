@@ -1,9 +1,9 @@
-"""The small part that every change is held to: ``python tests/benchmarks/watch.py``; exit code 1 on a regression.
+"""The small part that every change must pass: ``python tests/benchmarks/watch.py``; exit code 1 on a regression.
 
 The ratio of a few jobs over their twins against ``baseline.json``. A job fails when its ratio is more than 30% below
 the baseline in all of three attempts: noise of a busy machine rarely strikes thrice, a slower program always does.
-``--update`` writes the baseline anew; the ratios of jobs of tiny steps, ULA and SRLD, differ by half between two machines
-of one name, and the smaller stands there. A sound program failed in none of 160 verdicts on a machine with load 4 to 8 on two
+``--update`` writes the baseline again; the ratios of jobs of tiny steps, ULA and SRLD, differ by half between two machines
+of one name, and the smaller is stored. A sound program failed in none of 160 verdicts on a machine with load 4 to 8 on two
 cores, and none took a second attempt.
 """
 

@@ -58,14 +58,14 @@ def tensors(found: Any) -> list[Tensor]:
 
 
 def numbers(found: Any) -> list[Tensor]:
-    """Those on the card as tensors of the CPU; ``AssertionError`` where one lies on the host."""
+    """Those on the card as tensors of the CPU; ``AssertionError`` where one is on the host."""
     for t in tensors(found):
         assert isinstance(t, OnCard), f"a tensor {tuple(t.shape)} of {t.dtype} was made on the host"
     return [t.inner.detach() for t in tensors(found)]
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
-    """What lies on the card equals what the CPU computed, up to rounding."""
+    """Tensors of the card equal those of the CPU, up to rounding."""
     assert tensors(ours)
     for a, b in zip(numbers(ours), tensors(theirs), strict=True):
         torch.testing.assert_close(a, b.detach(), rtol=1e-6, atol=1e-8, equal_nan=True)
@@ -73,7 +73,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 @contextmanager
 def plugged_in() -> Iterator[StandInCard]:
-    """A machine with the card, whose clock stands still."""
+    """A machine with the card, whose clock is stopped."""
     card = StandInCard()
     with card.plugged_in(), mock.patch.object(loop, "reference_seconds", return_value=1.0):
         yield card

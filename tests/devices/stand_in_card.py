@@ -77,7 +77,7 @@ class _Move(torch.autograd.Function):
 
 
 def on_card(x: Any) -> bool:
-    """Whether a tensor lies on the card; looks through the wrappers of ``torch.func``."""
+    """True for a tensor of the card; looks through the wrappers of ``torch.func``."""
     while isinstance(x, Tensor) and _functorch.is_functorch_wrapped_tensor(x):
         x = _functorch.get_unwrapped(x)
     return isinstance(x, OnCard)
@@ -131,7 +131,7 @@ class _Kernels(TorchDispatchMode):
                 with self:
                     return self.card.within(func.decompose, args, kwargs, True)
             return _on_card(func, args, kwargs, self.card)
-        # The engine's tensors of zeros have no memory, and below this point nobody knows it.
+        # The engine's tensors of zeros have no memory, which is not known below this point.
         plain_zeros = func.overloadpacket is torch.ops.aten._efficientzerotensor
         out = torch.zeros(*args, dtype=kwargs.get("dtype")) if plain_zeros else func(*args, **kwargs)
         if self.card.inside and not given:  # made within an operation on tensors of the card
@@ -231,7 +231,7 @@ class _Event:
         """Nothing to record."""
 
     def elapsed_time(self, other: _Event) -> float:
-        """Milliseconds; the card's clock stands still."""
+        """Milliseconds; the card's clock is stopped."""
         return 1.0
 
 
@@ -244,7 +244,7 @@ class StandInCard:
         self.pinned: set[int] = set()
 
     def within(self, func: Any, args: Any, kwargs: Any, cards: bool) -> Any:
-        """An operation; what it makes by itself lies on the card if ``cards``."""
+        """An operation; what it makes by itself is on the card if ``cards``."""
         before, self.inside = self.inside, cards
         try:
             return func(*args, **kwargs)

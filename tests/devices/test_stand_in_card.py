@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from both_devices import assert_same, on_both, stepped
 from stand_in_card import CUDA, StandInCard, make_generator, on_card
 from torch import Tensor
+
+from parvibench.baselines.ula import ULA
+from parvibench.core import registry
 
 REFUSED: dict[str, Callable[[Tensor], Any]] = {
     "a tensor made on the host": lambda x: x + torch.ones(4),
@@ -28,6 +32,7 @@ COUNTED: dict[str, Callable[[Tensor], Any]] = {
     "tolist": lambda x: x.tolist(),
     "nonzero": lambda x: x.nonzero(),
     "a mask": lambda x: x[x > 0],
+    "a mask that is written to": lambda x: x.clone().__setitem__(x > 0, 1.0),
     "indices of the host": lambda x: x[:, torch.arange(2)],
     "a list of indices": lambda x: x[:, [0, 2]],
     "to the host": lambda x: x.cpu(),
@@ -84,3 +89,21 @@ def test_it_lets_pass_what_needs_no_number(case: str, x: Tensor) -> None:
         assert on_card(found)
         assert not card.waits
         assert torch.allclose(found.cpu(), FREE[case](x).cpu() if case != "factories" else x + 2)
+
+
+class Reading(ULA):  # type: ignore[misc]
+    """A sampler that reads a number in every step."""
+
+    def step(self, problem: Any, settings: Any, state: Any, streams: Any) -> Any:
+        moved = super().step(problem, settings, state, streams)
+        return moved._replace(x=moved.x / max(1.0, moved.x.abs().max().item()))
+
+
+@pytest.mark.parametrize(("sampler", "waits"), [(ULA, False), (Reading, True)])
+def test_a_sampler_that_reads_the_device_has_more_waits_than_its_class_states(sampler: Any, waits: bool) -> None:
+    task = registry.load_task("gmm5-2d")
+    there, here, _ = on_both(lambda device, card: stepped("ula", task, device, card, algorithm=sampler()))
+    assert_same((there.state, there.output), (here.state, here.output))
+    assert (there.waits.total() > sampler.host_bound * there.gradients) is waits
+    with pytest.raises(AssertionError, match="made on the host"):
+        assert_same((there.state, torch.zeros(2)), (here.state, torch.zeros(2)))

@@ -26,7 +26,7 @@ class Chunk(Job[int]):
     folder: Path
 
     def run(self, notify: Notify) -> int:
-        """Fail as told."""
+        """Fail in the given way."""
         if self.way == "assert":
             raise RuntimeError("CUDA error: device-side assert triggered")
         if self.way == "memory":

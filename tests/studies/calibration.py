@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 from calibration_trials import ALTERATIONS, EQUIVALENT_COLUMNS, LARGE, VERDICT, N, Study, limit, run_study
+from markdown_tables import table
 
 from parvibench.metrics.floors import ALPHA
 
@@ -107,10 +108,10 @@ def draw_power(power: pd.DataFrame, file: Path) -> None:
         size = (3 + 3.4 * len(dims), 1.6 + 0.28 * len(order))
         figure, axes = plt.subplots(1, len(dims), figsize=size, sharey=True, layout="constrained", squeeze=False)
         for axis, dim in zip(axes[0], dims, strict=True):
-            table = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
-            table = table.reindex(index=order, columns=list(ALTERATIONS))
+            shares = rows[rows["dim"] == dim].pivot_table(index="metric", columns="alteration", values="share")
+            shares = shares.reindex(index=order, columns=list(ALTERATIONS))
             sns.heatmap(
-                100 * table, ax=axis, vmin=0, vmax=100, cmap="cividis", annot=True, fmt=".0f",
+                100 * shares, ax=axis, vmin=0, vmax=100, cmap="cividis", annot=True, fmt=".0f",
                 annot_kws={"size": 7}, rasterized=True, cbar=dim == dims[-1], cbar_kws={"label": "called distinguishable, %"},
             )  # fmt: skip
             axis.set(title=f"{dim} dimensions", xlabel="", ylabel="")
@@ -153,10 +154,8 @@ def _rounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(frame: pd.DataFrame) -> list[str]:
-    def line(cells: list[Any]) -> str:
-        return "| " + " | ".join(_text(c) for c in cells) + " |"
-
-    return [line([*frame.columns]), line(["---"] * frame.shape[1]), *map(line, frame.to_numpy().tolist())]
+    body = [[_text(v) for v in row] for row in frame.to_numpy().tolist()]
+    return table([*frame.columns], body)
 
 
 def _text(value: Any) -> str:

@@ -129,7 +129,7 @@ ALTERATIONS: dict[str, Alter] = {
 
 
 def make_reference(dim: int, folder: Path) -> Path:
-    """Reference and floors of the study's target, the file they are written to; kept if already there."""
+    """Reference and floors of the study's target, the file they are written to; an existing one is used again."""
     file = folder / f"pair-{dim}d.pt"
     if file.exists():
         return file
@@ -171,7 +171,7 @@ def _load(file: Path) -> Reference:
 
 
 def power_of(dim: int, file: Path, alteration: str, n: int, metrics: Sequence[str], trials: int) -> pd.DataFrame:
-    """How often an alteration is found, by each metric and by the combined verdict.
+    """How often an alteration is detected, by each metric and by the combined verdict.
 
     Returns:
         Columns ``dim``, ``n``, ``alteration``, ``metric``, ``trials``, ``found``.

@@ -1,4 +1,4 @@
-"""Hostile samplers beside good ones: right statuses, unchanged numbers, nothing left behind.
+"""Hostile samplers among good ones: right statuses, unchanged numbers, nothing left behind.
 
 ``python tests/studies/hostile.py`` runs all of them on two workers, with good cells in between.
 """
@@ -86,12 +86,12 @@ def problems(results: StoredRun, folder: Path) -> list[str]:
     return found + [f"process left: {p}" for p in left_over()]
 
 
-#: Samplers that spoil the cells beside their own.
+#: Samplers that damage other cells of their store.
 SPOILERS = ("Overwrites", "Truncates", "Appends", "FlipsBits", "Removes", "Exchanges")
 
 
 def overwritten(folder: Path) -> list[str]:
-    """Samplers spoil the finished cells beside them: those are called damaged, and the same run mends them."""
+    """Samplers damage finished cells: those are reported as damaged, and the same run makes them again."""
     good = f"{PLUGINS}:Good"
     given = [{"name": good, "label": f"good-{i}", "settings": {"step_size": 0.2 + i}} for i in range(2)]
     found, right = [], run_alone(folder)
@@ -113,7 +113,7 @@ def run_alone(folder: Path) -> np.ndarray:
 
 
 def left_over() -> list[str]:
-    """Processes of this study beside this one and the fork server's two, when those that are ending have had their time."""
+    """Processes of this study other than this one and the fork server's two, after a while in which they may end."""
     until = time.monotonic() + 15
     while (found := running()) and time.monotonic() < until:
         time.sleep(0.2)
@@ -121,7 +121,7 @@ def left_over() -> list[str]:
 
 
 def running() -> list[str]:
-    """Processes of this study beside this one and the fork server's two, now."""
+    """Processes of this study other than this one and the fork server's two, now."""
     mark, here = os.environ[MARK], psutil.Process()
     found = []
     for process in psutil.process_iter():

@@ -88,7 +88,7 @@ class Raises(Good):
 
 
 class Untellable(Exception):
-    """Fails again when asked what is wrong."""
+    """Fails again when its message is formatted."""
 
     def __str__(self):
         raise RuntimeError("no comment")

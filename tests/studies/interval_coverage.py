@@ -35,7 +35,7 @@ LAWS: dict[str, tuple[Draw, float, float]] = {
 
 
 def coverage_table(trials: int, seed: int = 0) -> pd.DataFrame:
-    """Coverage of every interval, level of every test: the share claimed, that found, its standard error."""
+    """Coverage of every interval, level of every test: the share claimed, that measured, its standard error."""
     rows = []
     for number, (what, law, count, claim, trial) in enumerate(_studies()):
         rng = np.random.default_rng([seed, number])
@@ -145,7 +145,7 @@ def _pairs_trial(n: int, rng: np.random.Generator) -> float:
 
 
 def _lost_trial(methods: int, n: int, tasks: int, rate: float, rng: np.random.Generator) -> float:
-    """Whether a difference of values or of reliability is found between equal methods that lose replicates at one rate."""
+    """Whether a difference of values or of reliability is reported between equal methods that lose replicates at one rate."""
     values = [np.exp(0.3 * np.exp(rng.normal(size=(methods, 1))) * rng.normal(size=(methods, n))) for _ in range(tasks)]
     lost = [np.where(rng.random(x.shape) < rate, math.inf, x) for x in values]
     found = all_pairs(lost, [0.0] * tasks)
@@ -168,7 +168,7 @@ def _compare_trial(n: int, rng: np.random.Generator) -> float:
 
 
 def _far_trial(n: int, spread: float, shift: float, rng: np.random.Generator) -> float:
-    """Whether one of 22 equal methods, all worse than exact draws, is left out beside one that passes for them."""
+    """Whether one of 22 equal methods, all worse than exact draws, is left out next to one that passes for them."""
     floor = Floor(100, np.sort(rng.lognormal(0, 0.2, size=200)))
     values = np.exp(shift + spread * rng.normal(size=(TASKS, 22, n)))
     p_exact = [[exact_p_value("sliced_w2", row, floor) for row in task] for task in values]

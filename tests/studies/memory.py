@@ -1,7 +1,7 @@
 """The most memory that any default cell of the shipped suites holds, metrics included.
 
 ``python tests/studies/memory.py`` runs the first chunk of every cell of ``toy``, ``quick`` and ``uci`` (profile fast)
-at its real width for about a second, in a fresh process as a worker is, and lists what each process held at most.
+at its real width for about a second, in a fresh process as a worker is, and lists the peak memory of each process.
 Chains fill their recorder within that time or nearly so; nothing else grows with the length of a run.
 """
 
@@ -35,7 +35,7 @@ def default_cells(suite: str, profile: str | None, seconds: float) -> Iterator[C
 
 
 def peak_mib(cell: Cell) -> float:
-    """Most memory that a process held that ran the cell's first chunk, MiB."""
+    """Peak memory of a process that ran the cell's first chunk, MiB."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     ours, theirs = context.Pipe(duplex=False)
@@ -63,7 +63,7 @@ def _work(cell: Cell, pipe: Connection) -> None:
 
 
 def main(suites: list[str], seconds: float) -> bool:
-    """Whether a cell held more than the limit."""
+    """True where a cell used more than the limit."""
     os.environ.update({**ALLOCATOR, "OMP_NUM_THREADS": "1"})
     found: list[tuple[float, str]] = []
     for suite in suites:

@@ -56,7 +56,7 @@ PLANS: dict[str, dict[str, object]] = {
     # refused: R-hat 1.6 and 2.3, 18% and 9% divergences; refused in the posterior's coordinates too
     "rats": dense(500, 500, start="pathfinder"),
     "pilots": dense(1000, 1000, target_acceptance=0.95),
-    # no end in 7 and 25 minutes beside other work; R-hat 1.012 at (1000, 800) and 1.017
+    # no end in 7 and 25 minutes next to other work; R-hat 1.012 at (1000, 800) and 1.017
     "radon-centered": {"warmup": 1000, "draws": 1500},
     "radon-noncentered": {"warmup": 1500, "draws": 1500},
     "gp-pois-regr": dense(2000, 1700, target_acceptance=0.95),
@@ -79,7 +79,7 @@ PLANS: dict[str, dict[str, object]] = {
 
 @dataclass(frozen=True)
 class Effects:
-    """Effects of groups as x = mean + scale z: what stands in the chains is z."""
+    """Effects of groups as x = mean + scale z: the chains contain z."""
 
     name: str  #: of the parameter that holds them
     mean: str | None  #: the parameter that is their mean; ``None``: 0

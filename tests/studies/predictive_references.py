@@ -37,11 +37,9 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -55,6 +53,7 @@ from parvibench.core.registry import has_reference, load_algorithm, load_metric,
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
+from parvibench.harness.run.compiling import CompiledDensity
 from parvibench.reference import certificates
 from parvibench.reference.build import default_folder
 from parvibench.reference.long_run import agreement, diagnostics
@@ -107,97 +106,6 @@ class NonCentred(Target):
         return value - half * x[..., -1], torch.cat(parts, -1)
 
 
-class Program:
-    """Steps of a sampler after its warm-up as one fused program, on a card replayed as a graph; draws are the plain step's.
-
-    Launching a step of a hundred small networks takes ten times as long as computing it. Draws are made outside, by
-    address as ever, so that the chains are those of the plain step but for rounding.
-    """
-
-    def __init__(self, run: Run, settings: Any, state: Any) -> None:
-        self._streams, self._draws = run.problem.streams, list[Callable[[], Tensor]]()
-        self._leaves, self._spec = tree_flatten(state)
-        self._state = [v.clone() for v in self._leaves if isinstance(v, Tensor)]
-        _, info = run.algorithm.step(run.problem, settings, state, cast(Streams, self._listening()))
-        self._noise, self._info = [draw().clone() for draw in self._draws], type(info)
-        whole = run.role == "wide"  # a hundred densities are too many operations for one program
-        density: Any = run.target.log_density_and_score if whole else fused(run.target.log_density_and_score, [state.x])
-        bare: Any = SimpleNamespace(dim=run.target.dim, log_density_and_score=density, score=lambda x: density(x)[1])
-
-        def program(*given: Tensor) -> list[Tensor]:
-            noise = iter(given[len(self._state) :])
-            drawn: Any = SimpleNamespace(normal=lambda *_, **__: next(noise), uniform=lambda *_, **__: next(noise))
-            return _tensors(run.algorithm.step(bare, settings, self._rebuilt(given), drawn))
-
-        given = [*self._state, *self._noise]
-        self._program = fused(program, given) if whole else program
-        self._advance = self._captured() if run.device == "cuda" else self._once
-
-    def _listening(self) -> SimpleNamespace:
-        """Streams that note what is drawn."""
-
-        def draw(law: str, *address: Any, **index: Any) -> Tensor:
-            self._draws.append(partial(getattr(self._streams, law), *address, **index))
-            return self._draws[-1]()
-
-        return SimpleNamespace(normal=partial(draw, "normal"), uniform=partial(draw, "uniform"))
-
-    def _rebuilt(self, tensors: Sequence[Tensor]) -> Any:
-        given = iter(tensors)
-        return tree_unflatten([next(given) if isinstance(v, Tensor) else v for v in self._leaves], self._spec)
-
-    def _once(self) -> None:
-        self._found = list(self._program(*self._state, *self._noise))
-        for old, new in zip(self._state, self._found, strict=False):
-            old.copy_(new)
-
-    def _captured(self) -> Callable[[], None]:
-        held = [v.clone() for v in self._state]
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries allocate when they are first called, which a graph cannot hold
-            for _ in range(3):
-                self._once()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._once()
-        for old, new in zip(self._state, held, strict=True):
-            old.copy_(new)
-        return graph.replay
-
-    def steps(self, addresses: Iterable[int]) -> tuple[Any, Any]:
-        """State and Info after steps with these addresses."""
-        for self._streams.step in addresses:
-            for held, draw in zip(self._noise, self._draws, strict=True):
-                held.copy_(draw())
-            self._advance()
-        return self._rebuilt([v.clone() for v in self._state]), self._info(*self._found[len(self._state) :])
-
-
-def _tensors(found: Any) -> list[Tensor]:
-    return [v for v in tree_flatten(found)[0] if isinstance(v, Tensor)]
-
-
-def fused(program: Callable[..., Any], given: Sequence[Tensor]) -> Callable[..., Any]:
-    """The program's operations on tensors like these, fused by PyTorch's compiler.
-
-    Raises:
-        RuntimeError: what the fused program gives for these tensors differs from the plain one's by more than rounding.
-    """
-    import torch._inductor
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    with torch.inference_mode(False):
-        points = [v.clone() for v in given]
-        recorded = make_fx(lambda *x: program(*x), tracing_mode="fake", _allow_non_fake_inputs=True)(*points)
-        made = cast(Callable[..., Any], torch._inductor.compile(recorded, points))
-        for right, found in zip(program(*points), made(*points), strict=True):
-            if (found.double() - right.double()).abs().max() > 1e-3 * right.double().abs().max().clamp_min(1):
-                raise RuntimeError("the fused program is another one")
-    return made
-
-
 @dataclass
 class Run:
     """One sampler on all splits of a task, as far as it has come."""
@@ -209,8 +117,6 @@ class Run:
     chains: int = CHAINS
     warmup: int = WARMUP
     every: int = EVERY
-    plain: bool = False
-    program: Program | None = None
 
     def __post_init__(self) -> None:
         self.segment = RECORDS * self.every
@@ -221,6 +127,7 @@ class Run:
         self.held = self.task.predictive(ids, self.device, torch.float32)
         streams = Streams(derive_seed(SEED, self.name, self.role), ids, self.device, torch.float32)
         self.problem = Problem(self.target, streams, start=lambda *_: self.start(), particles=self.chains)
+        self.problem.evaluate_by(CompiledDensity)  # a density of a hundred small networks is launches for the most part
         self.algorithm = load_algorithm("adjusted-mclmc" if self.role == "wide" else "hmc")
         self.settings = self.algorithm.make_settings({"warmup_steps": self.warmup} if self.role == "wide" else {})
         self.file = self.work / f"{self.name}-{self.role}.npz"
@@ -241,13 +148,9 @@ class Run:
                 x[..., -1] = held[..., -1]
         return self.target.from_base(x)
 
-    def first_state(self) -> Any:
-        """At the starting points."""
-        return self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * self.warmup)
-
     def segments(self) -> Iterator[int]:
         """Go on, segment by segment; each leaves its records in a file, and then the state."""
-        state = self.first_state()
+        state: Any = self.algorithm.init(self.problem, self.settings, self.problem.streams, 4 * self.warmup)
         spec, done, eta = tree_flatten(state)[1], 0, 1e-6
         if self.file.is_file():
             with np.load(self.file) as stored:
@@ -288,20 +191,11 @@ class Run:
         stride = 1 if self.role == "wide" else TRAJECTORY
         for at in range(done, done + self.segment, self.every):
             addresses = range(at, at + self.every, stride)
-            if at >= self.warmup and not self.plain:
-                try:
-                    self.program = self.program or Program(self, self.tuned(eta), state)
-                except Exception as error:  # whatever a compiler meets: the plain step is right
-                    print(f"{self.name} {self.role}: steps stay plain: {error}", flush=True)
-                    self.plain = True
-            if self.program is not None:
-                state, info = self.program.steps(addresses)
-            else:
-                for self.problem.streams.step in addresses:
-                    state, info = self.algorithm.step(self.problem, self.tuned(eta), state, self.problem.streams)
-                    if self.role == "modes" and self.problem.streams.step < self.warmup:
-                        slower = 2 / (1 + self.problem.streams.step / 1000) ** 0.6
-                        eta *= float(np.exp((float(info.acceptance.mean()) - 0.75) * slower))
+            for self.problem.streams.step in addresses:
+                state, info = self.algorithm.step(self.problem, self.tuned(eta), state, self.problem.streams)
+                if self.role == "modes" and self.problem.streams.step < self.warmup:
+                    slower = 2 / (1 + self.problem.streams.step / 1000) ** 0.6
+                    eta *= float(np.exp((float(info.acceptance.mean()) - 0.75) * slower))
             if self.role == "wide":
                 eta = float(info.step_length.mean())
             yield state, eta, info.acceptance.cpu().numpy()

@@ -1,4 +1,4 @@
-"""Gradients until the error of second moments is low on `brownian-32`: ours beside those of the MAMS paper's program.
+"""Gradients until the error of second moments is low on `brownian-32`: ours and those of the MAMS paper's program.
 
     OMP_NUM_THREADS=1 python tests/studies/published_gradients.py [--chains 128] [--steps 4000] [--markdown FILE]
 
@@ -31,7 +31,7 @@ PUBLISHED = {
     ("adjusted-mclmc", "x", "largest"): 15428.1, ("adjusted-mclmc", "x", "average"): 2975.0,
 }  # fmt: skip
 THEIR_CHAINS = 512
-#: method -> steps of tuning, and steps from one kept state to the next: adjusted MCLMC's are single leapfrogs.
+#: method -> steps of tuning, and steps from one stored state to the next: adjusted MCLMC's are single leapfrogs.
 STEPS = {"nuts": (1000, 1), "adjusted-mclmc": (5000, 8)}
 
 

@@ -129,7 +129,7 @@ def one_node() -> Iterator[None]:
 
 
 def full_object_store(folder: Path) -> list[str]:
-    """The object store of the node is full of what somebody else put there."""
+    """The object store of the node is full of objects of another user."""
     import ray
 
     suite = make_suite(["sgld", "svgd"], tasks=["multimodal"])

@@ -2,7 +2,7 @@
 
     python tests/studies/sentences.py reports reports/toy reports/uci
 
-Every assembled sentence of a page stands in an element with ``data-s``, its id. The names and numbers in it are compared with
+Every assembled sentence of a page is in an element with ``data-s``, its id. The names and numbers in it are compared with
 those that follow from the file: all that are needed are there, and no others. Its wording is free. Printed are sentences that
 the file contradicts, ids for which there is no recomputation, and ranks and places among the best that the file itself states
 otherwise; the exit code is then 1.

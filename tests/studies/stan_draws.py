@@ -42,7 +42,7 @@ def columns(values: dict) -> dict[str, np.ndarray]:
 
 
 def statistics(rows: np.ndarray) -> np.ndarray:
-    """What is averaged, (n, 4 k): values, squares about the mean, and whether a value lies in a 5% tail."""
+    """What is averaged, (n, 4 k): values, squares about the mean, and whether a value is in a 5% tail."""
     centred = rows - rows.mean(0)
     low, high = np.quantile(rows, [0.05, 0.95], axis=0)
     return np.concatenate([centred, centred**2, rows < low, rows > high], axis=1)

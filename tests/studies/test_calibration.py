@@ -23,7 +23,7 @@ from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.power import detected_alterations, power_table
 from parvibench.reference import build
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 QUICK = ("sliced_w2", "mmd2", "mean_error", "mode_weight_tv")
@@ -166,7 +166,7 @@ def test_the_study_again_in_the_plane(tmp_path: Path) -> None:
 
 def test_verdicts_of_shipped_tasks_hold_their_level_and_see_what_they_should() -> None:
     """The table of `verdicts.py`: false alarms of the verdict within chance, and missing tails, merged modes, weights of 55:45
-    and a stuck coordinate found. Weights: at least four fifths of what the metric that sees them finds alone."""
+    and a stuck coordinate detected. Weights: at least four fifths of what the metric that sees them finds alone."""
     table = pd.read_csv(REPORT / "verdicts.csv")
     whole = table[table["metric"] == verdicts.VERDICT]
     false = whole[whole["alteration"] == verdicts.EXACT]

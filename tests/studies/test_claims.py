@@ -1,18 +1,17 @@
 """The rule of claims, and claims whose data are flipped."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, judge
-from papers.claims.sifg_network_claims import fisher_divergence
+from papers.claims.claim import INCONCLUSIVE, NOT_SUPPORTED, SUPPORTED, Laboratory, Measured, judge
+from papers.claims.sifg import fisher_divergence
 from papers.claims_page import CLAIMS, measure_claims, write_claims
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 BOUNDS = {"a": 0.0, "b": 1.0}
@@ -50,12 +49,11 @@ def test_effects_must_be_those_that_are_claimed() -> None:
         judge(BOUNDS, {"a": [1.0], "c": [1.0]})
 
 
-@dataclass
-class Made:
+class Made(Measured):
     """Runs whose numbers are given: a good method's and a bad one's."""
 
-    good: frozenset[str]
-    swapped: bool
+    def __init__(self, good: frozenset[str], swapped: bool) -> None:
+        self.good, self.swapped = good, swapped
 
     def is_good(self, label: str) -> bool:
         return (label in self.good) is not self.swapped
@@ -74,7 +72,7 @@ class Made:
 
 
 class FlippedLaboratory(Laboratory):
-    """Gives the good method's numbers to the bad one, if asked."""
+    """Gives the good method's numbers to the bad one, if swapped."""
 
     good = frozenset({"sifg", "ada-sifg", "srld", "ksivi"})
     swapped = False
@@ -89,9 +87,9 @@ class FlippedLaboratory(Laboratory):
 @pytest.mark.parametrize("number", ["C01", "C02", "C03", "C08", "C12", "C17", "C21"])
 def test_verdicts_flip_with_the_data(number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, lab = CLAIMS[number], FlippedLaboratory(tmp_path, "matched", 6)
-    assert judge(claim.bounds, claim.measure(lab))[0] == SUPPORTED
+    assert judge(claim.bounds, claim.effects(lab))[0] == SUPPORTED
     monkeypatch.setattr(lab, "swapped", True)
-    assert judge(claim.bounds, claim.measure(lab))[0] == NOT_SUPPORTED
+    assert judge(claim.bounds, claim.effects(lab))[0] == NOT_SUPPORTED
 
 
 def test_fisher_divergence_of_gaussians() -> None:

@@ -9,7 +9,7 @@ from torch.autograd.functional import jacobian
 
 from parvibench.core.registry import load_task
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 #: Centred task -> the non-centred one, which is written apart from the map tested here.

@@ -50,7 +50,7 @@ def test_profiles_cut_rows_and_seeds_and_never_budgets(name: str) -> None:
     assert suite.profiles["paper"].rows is None
     for profile in suite.profiles.values():
         assert profile.budget is profile.particles is profile.samples is profile.contexts is None
-        # What `run --dry-run` foresees; nothing of a recording that has to be asked for.
+        # What `run --dry-run` foresees; nothing of a recording that has to be requested.
         assert profile.hours or any(registry.tasks()[row.task].judged_by == "none" for row in suite.rows)
 
 

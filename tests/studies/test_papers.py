@@ -1,4 +1,4 @@
-"""The audit of the papers: pages, what is kept from one to the next, causes that studies show, departures."""
+"""The audit of the papers: pages, what is stored from one to the next, causes that studies show, departures."""
 
 import math
 import re
@@ -12,9 +12,9 @@ import pytest
 from paper_cells import BOSTON, SVGD_NLL, SVGD_RMSE, of_table_1, ran
 from papers.audit_tables import COUNTED, departures, measured_table, summary_table
 from papers.command import main
-from papers.comparison import SuiteComparison, compare, paper_tables
-from papers.kinds import JUDGED, NO_NUMBER, Evidence, Kind, count, findings, read_evidence
-from papers.measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from papers.comparison import SuiteComparison, compare
+from papers.kinds import JUDGED, NO_NUMBER, Evidence, Kind, count, findings, read_evidence, read_study
+from papers.measured import combined, measured_rows, read_kept, records_of, with_changes, write_kept
 from papers.published import numbers
 from papers.replicates import Ours, protocols
 from papers.srld_rule import KEPT, _further, interval, lines_of
@@ -27,7 +27,7 @@ from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.page.reports_index import write_index
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 
@@ -88,7 +88,7 @@ def test_tables_of_studies_are_refused_where_they_are_not(tmp_path) -> None:
 
 
 def test_numbers_that_nobody_can_judge_keep_their_rows() -> None:
-    """Whatever was run beside them; every pattern is of some number, and none of two."""
+    """Whatever was run; every pattern is of some number, and none of two."""
     suite = load_suite("ksivi-table-8")
     compared = compare(suite, {})
     kinds = {f.pointer: f for f in findings(compared, Evidence())}
@@ -102,7 +102,7 @@ def test_numbers_that_nobody_can_judge_keep_their_rows() -> None:
 
 
 def test_intervals_given_the_splits_hold_the_noise_of_one_chain_a_split() -> None:
-    """Splits that differ do not widen them; of 400 trials the other mean lies within in 95%."""
+    """Splits that differ do not widen them; of 400 trials the other mean is within in 95%."""
     rng = np.random.default_rng(1)
     splits = 10 * rng.standard_normal((20, 1))
     within = 0
@@ -145,11 +145,13 @@ def test_a_study_shows_a_cause_that_no_row_can(tmp_path) -> None:
     base = ran(svgd, {"rmse": [3.5, 3.51, 3.49], "nll": [2.9, 2.91, 2.89]})
     store = Store(tmp_path / "store")
     store.write_cell(base, None, None)
-    columns = "pointer,mean,low,high,n,reason\n"
+    columns = "pointer,mean,low,high,n,note\n"
     (tmp_path / "causes.csv").write_text(
         f"{columns}{SVGD_RMSE},3.0,2.9,3.1,5,another language\n{SVGD_NLL},3.5,3,4,5,x\n"
     )
-    compared = with_changes(compare(suite, measured_rows(suite, records_of([store]))), read_changes(tmp_path))
+    compared = with_changes(
+        compare(suite, measured_rows(suite, records_of([store]))), read_study(tmp_path / "causes.csv")
+    )
     assert [c.cause for c in compared.comparisons] == ["another language", ""]
     first, second = (e.closes for e in compared.effects)
     assert first == pytest.approx(0.9, abs=0.01)
@@ -157,7 +159,7 @@ def test_a_study_shows_a_cause_that_no_row_can(tmp_path) -> None:
     for text in (f"{columns}{SVGD_RMSE},much,2,3,5,x\n", "pointer\n" + SVGD_RMSE, f"{columns}sifg/no/such,1,1,1,5,x\n"):
         (tmp_path / "causes.csv").write_text(text)
         with pytest.raises(InputError, match=r"causes\.csv: "):
-            read_changes(tmp_path)
+            read_study(tmp_path / "causes.csv")
 
 
 def test_the_audit_is_a_page_markdown_and_a_table(tmp_path, capsys) -> None:
@@ -195,7 +197,7 @@ def test_an_audit_keeps_what_earlier_stores_gave(tmp_path, capsys) -> None:
         found(tmp_path / name, suite, ran(cell, values))
         main([str(tmp_path / name), "--to", page])
     first = (tmp_path / "page" / "papers.csv").read_bytes()
-    main(["--to", page])  # from what is kept alone
+    main(["--to", page])  # from what is stored alone
     assert (tmp_path / "page" / "papers.csv").read_bytes() == first
     table = pd.read_csv(tmp_path / "page" / "papers.csv").set_index("pointer")
     assert (table.loc[SVGD_RMSE, "verdict"], table.loc[SVGD_RMSE, "ours_n"]) == ("agrees", 3)
@@ -228,7 +230,6 @@ def test_what_an_audit_keeps_is_read_as_it_was_written(tmp_path) -> None:
 def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path) -> None:
     """A replicate without a finite value is not averaged, and not hidden."""
     suite = load_suite("srld-figure-2")
-    assert paper_tables(SuiteComparison(suite, (), ())) == []
     store = Store(tmp_path)
     record = ran(expand(suite)[0], {"w1_marginal": [0.1, 0.2, 0.3], "sliced_w2": [0.1, 0.3, 1.0]})
     lost = record.model_copy(update={"values": {**record.values, "sliced_w2": [0.1, 0.3, None]}})

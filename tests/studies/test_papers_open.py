@@ -13,7 +13,7 @@ from scipy import stats
 
 from parvibench.harness.suite.suite import load_suite
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 GRID = Grid("bnn-yacht-srld", "svgd", "bnn-liu-wang", (1e-3, 1e-2), "srld/table-1/Yacht/SVGD", "LL", 2, iterations=10)

@@ -4,7 +4,8 @@ import ast
 import json
 import subprocess
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,9 @@ import pytest
 import torch
 from planted import choosing
 from planted.catalogue import CATALOGUES, HARMLESS, PlantedBug, bugs_named, catalogue, sources
-from planted.choosing import GOLDEN, Measured, MeasuredTests
+from planted.choosing import GOLDEN
 from planted.copies import ROOT, PrivateCopy
-from planted_bugs import Bench, BugResult, Trial, bench, table
+from planted_bugs import BugResult, Trial, table
 
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.core.registry import load_task
@@ -109,144 +110,62 @@ def test_a_private_copy_has_the_bug_while_it_is_planted_and_the_checkout_never(t
     assert in_a_process(copy)[0] == pytest.approx(clean.tolist(), rel=1e-12)
 
 
-def measured(seconds: float, *modules: str) -> Measured:
-    return Measured(seconds, True, frozenset(f"parvibench.{name}" for name in modules))
-
-
-TESTS = {
-    f"{GOLDEN}::test_trace[mala defaults]": measured(3.0, "baselines.mala", "core.streams"),
-    f"{GOLDEN}::test_trace[mala later]": measured(1.0, "core.streams"),
-    f"{GOLDEN}::test_trace[sr-uld defaults]": measured(2.0, "baselines.uld", "core.streams"),
-    f"{GOLDEN}::test_trace[uld defaults]": measured(9.0, "baselines.uld", "core.streams"),
-    f"{GOLDEN}::test_trace[run banana/ula]": measured(5.0, "metrics.transport", "core.streams"),
-    f"{GOLDEN}::test_every_trace_is_stored[algorithm mala]": measured(0.1),
-}
-
-
-def named(module: str) -> list[str]:
-    nodes = choosing.golden_nodes(TESTS, f"parvibench.{module}")
+def named(*traces: str, module: str) -> list[str]:
+    nodes = choosing.golden_nodes(traces, f"parvibench.{module}")
     return [node.partition("[")[2].removesuffix("]") for node in nodes]
 
 
-def test_golden_values_that_a_module_can_move_are_chosen_its_own_first() -> None:
-    assert named("baselines.mala") == ["mala defaults", "mala later", "algorithm mala"]
-    assert named("baselines.uld") == ["uld defaults", "sr-uld defaults"]
-    assert named("metrics.transport") == ["run banana/ula"]
-    assert named("core.streams")[:2] == ["run banana/ula", "sr-uld defaults"]
-    assert named("data.draws_files") == []
-    # What a module states when it is imported is in no call.
-    assert "sr-uld defaults" in named("baselines.srld")
+def test_golden_values_that_a_module_can_change_are_chosen_its_own_first() -> None:
+    traces = ("banana density", "mala defaults", "run banana/ula", "sr-uld defaults", "svgd defaults", "uld defaults")
+    assert named(*traces, module="baselines.uld") == ["uld defaults", "sr-uld defaults", "run banana/ula"]
+    assert named(*traces, module="baselines.mala") == ["mala defaults", "run banana/ula"]
+    assert named(*traces, module="kernels.gram")[0] == "svgd defaults"
+    assert named(*traces, module="data.draws_files") == ["run banana/ula"]
 
 
-def test_methods_that_run_through_a_module_the_nearest_first() -> None:
-    assert choosing.methods(TESTS, "parvibench.baselines.uld") == ["uld", "sr-uld"]
-    assert choosing.methods(TESTS, "parvibench.metrics.transport") == []
+def test_methods_that_a_module_is_behind_the_nearest_first() -> None:
+    assert choosing.methods("parvibench.baselines.uld") == ["uld", "sr-uld"]
+    assert choosing.methods("parvibench.metrics.transport") == []
 
 
-def test_tests_that_call_a_module_or_whose_file_imports_it_quick_ones_first() -> None:
-    tests = {
-        "tests/kernels/test_gram_kernels.py::test_a": measured(2.0),
-        "tests/nn/test_lbfgs.py::test_b": measured(1.0, "kernels.gram"),
-        "tests/nn/test_lbfgs.py::test_c": measured(0.5, "nn.lbfgs"),
-    }
-    assert choosing.other_nodes(tests, "parvibench.kernels.gram") == [
-        "tests/nn/test_lbfgs.py::test_b",
-        "tests/kernels/test_gram_kernels.py::test_a",
-    ]
-
-
-def test_tests_of_constants_and_of_shared_values() -> None:
-    """No function of a module of constants is called, and only the first case of a test where its cases share values."""
-    tests = {
-        "tests/tasks/test_multimodal_targets.py::test_forty": measured(2.0),
-        "tests/metrics/test_chains.py::test_a[1]": measured(1.0, "metrics.chains"),
-        "tests/metrics/test_chains.py::test_a[2]": measured(0.1),
-        "tests/metrics/test_stein.py::test_a[1]": measured(0.1),
-    }
-    assert choosing.other_nodes(tests, "parvibench.tasks.gmm40") == [
-        "tests/tasks/test_multimodal_targets.py::test_forty"
-    ]
-    assert choosing.other_nodes({n: t for n, t in tests.items() if "test_a" in n}, "parvibench.metrics.chains") == [
-        "tests/metrics/test_chains.py::test_a[2]",
-        "tests/metrics/test_chains.py::test_a[1]",
-    ]
-
-
-def test_own_tests_mirror_the_package_and_those_it_serves() -> None:
-    found = choosing.own_files("parvibench.nn.mlp")
-    assert found[:2] == ["tests/nn/test_lbfgs.py", "tests/nn/test_mlp_optim.py"]
-    assert "tests/baselines/test_sifg_programs.py" in found
+def test_own_tests_mirror_the_package_and_name_the_module() -> None:
+    own = choosing.own_files("parvibench.nn.mlp")
+    assert "tests/nn/test_mlp_optim.py" in own[:3]
+    assert "tests/baselines/test_sifg_programs.py" in own
     assert "tests/test_statistics.py" in choosing.own_files("parvibench.statistics")
     assert "tests/core/test_indexing.py" not in choosing.own_files("parvibench.core.streams")
-
-
-def test_golden_values_of_some_are_left_out() -> None:
-    known = SimpleNamespace(of=lambda files: TESTS if files == [GOLDEN] else {})
-    for golden, names in (
-        ("on", ["mala defaults", "mala later", "algorithm mala", "run banana/ula"]),
-        ("without mala", ["run banana/ula"]),
-        ("off", []),
-    ):
-        asked = [
-            node
-            for module in ("baselines.mala", "metrics.transport")
-            for request in Trial(known, golden)._regression(Bench(None, None), f"parvibench.{module}")
-            for node in request.args[2]
-        ]
-        assert [node.partition("[")[2].removesuffix("]") for node in asked] == names
-
-
-def test_of_all_tests_one_that_fails_without_the_bug_too_finds_nothing() -> None:
-    """And the next failure is looked at."""
-    left_out: list[list[str]] = []
-
-    def tests(step: str, files: Any, without: list[str]) -> Any:
-        left_out.append(list(without))
-        return {"failed": "real" if "always" in without else "always", "count": 1, "text": ""}
-
-    known = SimpleNamespace(passes=lambda node: node == "real")
-    (request,) = Trial(known)._whole(SimpleNamespace(tests=tests), "parvibench.core.streams")
-    assert request()["failed"] == "real"
-    assert left_out == [[], ["always"]]
-
-
-def test_tests_that_plant_bugs_themselves_find_none() -> None:
-    laws, every = choosing.law_files(), choosing.all_files(golden=True)
-    assert set(laws) < set(every)
-    assert "tests/regression/laws/test_gradients.py" in laws
-    assert not [file for file in every if "slips" in file or "planted" in file or "test_stored" in file]
-    assert set(every) - set(choosing.all_files(golden=False)) == {GOLDEN}
-
-
-def test_what_tests_run_through_is_measured_once_and_failed_tests_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def measure(files: Any) -> Any:
-        asked.append(files)
-        return {"a::good": (1.0, True, ["parvibench.nn.mlp"]), "a::bad": (1.0, False, [])}
-
-    for _ in range(2):
-        tests = MeasuredTests(tmp_path / "map.json", measure, lambda node: True)
-        assert tests.of(["a"]) == {"a::good": measured(1.0, "nn.mlp")}
-    assert asked == [["a"]]
-    monkeypatch.setattr(choosing, "_digest", lambda: "other code")
-    MeasuredTests(tmp_path / "map.json", measure, lambda node: True).of(["a"])
-    assert asked == [["a"], ["a"]]
+    assert choosing.law_files("parvibench.baselines.mala")[0].startswith("tests/regression/laws")
+    assert not [f for f in choosing.all_files() if "slips" in f or "planted" in f or "golden" in f]
 
 
 @pytest.mark.slow
-def test_a_bug_fails_the_golden_value_of_its_method_in_the_private_copy() -> None:
+def test_a_bug_fails_the_golden_value_of_its_method_in_the_private_copy(tmp_path: Path) -> None:
     (bug,) = bugs_named(["mala-inverted"])
-    nodes = [f"{GOLDEN}::test_trace[mala defaults]"]
-    with bench() as own:
-        assert not own.tests("regression", [GOLDEN], nodes)["failed"]
-        with own.copy.with_bug(bug):
-            found = own.tests("regression", [GOLDEN], nodes)
-        assert not own.tests("regression", [GOLDEN], nodes)["failed"]
-    assert (found["failed"], found["count"]) == (nodes[0], 1)
-    assert "mala defaults: from step" in found["text"]
+    result = Trial().of(bug, PrivateCopy(tmp_path / "copy"))
+    assert (result.step, result.by) == ("regression", f"{GOLDEN}::test_trace[mala all moved]")
+    assert "mala all moved: from step" in result.text
+
+
+def test_a_test_that_fails_without_the_bug_too_detects_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests without it are run again."""
+
+    def first_failure(copy: Any, arguments: Any) -> tuple[str, str] | None:
+        if copy.bug is None:
+            return ("always", "") if arguments[-1] == "always" else None
+        return ("real", "why") if "always" in arguments else ("always", "")
+
+    copy: Any = SimpleNamespace(bug=None)
+
+    @contextmanager
+    def with_bug(bug: PlantedBug) -> Iterator[None]:
+        copy.bug = bug
+        yield
+        copy.bug = None
+
+    copy.with_bug = with_bug
+    monkeypatch.setattr(planted_bugs, "first_failure", first_failure)
+    result = Trial(steps=["whole"]).of(TOY, copy)
+    assert (result.step, result.by, result.text) == ("whole", "real", "why")
 
 
 def results() -> list[BugResult]:
@@ -279,8 +198,6 @@ def test_bugs_that_have_a_result_are_not_tried_again(tmp_path: Path, monkeypatch
         return (BugResult(b.id, b.family, b.aside, b.summary, trial.golden, "own", "x::y") for b in bugs)
 
     monkeypatch.setattr(planted_bugs, "tried", trying)
-    monkeypatch.setattr(planted_bugs, "bench", lambda: nullcontext(SimpleNamespace(watched=None)))
-    monkeypatch.setattr(planted_bugs, "MeasuredTests", lambda *_: None)
     for golden in ("on", "off", "off"):
         names = ["ula-noise", "w2-no-root", "mala-inverted"]
         monkeypatch.setattr(sys, "argv", ["planted_bugs.py", str(file), "--ids", *names, "--golden", golden])

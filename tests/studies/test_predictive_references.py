@@ -1,8 +1,6 @@
 """The study of predictive references, made very short."""
 
-import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import predictive_references as study
@@ -14,7 +12,7 @@ from parvibench.core.reference import Predictions, load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.floors import p_value
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 TASK = load_task("bnn-diabetes-sklearn")
@@ -28,10 +26,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in changed.items():
         monkeypatch.setattr(study, name, value)
 
-    def no_compiler(*_: Any) -> None:
-        raise RuntimeError("it takes longer than the run")
-
-    monkeypatch.setattr(study, "Program", no_compiler)
+    monkeypatch.setattr(study, "CompiledDensity", lambda plain: plain)  # compiling takes longer than the run
 
 
 def test_the_score_of_the_other_coordinates_is_their_density_s_gradient() -> None:
@@ -54,7 +49,7 @@ def run(role: str, folder: Path) -> study.Run:
 
 @pytest.mark.usefixtures("short")
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """Two segments, and one, stopped, and another: the same records. Catches streams or a step that begin anew."""
+    """Two segments, and one, stopped, and another: the same records. Catches streams or a step that begin again."""
 
     def segments(folder: Path, role: str, number: int) -> None:
         folder.mkdir(exist_ok=True)
@@ -70,22 +65,6 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         whole, parts = (study.history(run(role, tmp_path / f)) for f in ("whole", "parts"))
         assert whole["steps"] == parts["steps"] == 16
         assert np.array_equal(whole["f"], parts["f"])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of PyTorch's compiler
-@pytest.mark.parametrize(("role", "stride", "apart"), [("wide", 1, 1e-4), ("modes", 100, 0.1)])
-def test_a_fused_program_takes_the_plain_steps(role: str, stride: int, apart: float, tmp_path: Path) -> None:
-    """The state after three, in units of how far they went: trajectories of a hundred steps magnify rounding."""
-    with torch.inference_mode():
-        one = study.Run(TASK.name, role, tmp_path, chains=3, warmup=200)
-        _, (state, eta, _) = itertools.islice(one.records(one.first_state(), 0, 1e-6), 2)
-        plain, streams = state, one.problem.streams
-        addresses = range(200, 200 + 3 * stride, stride)
-        fused, _ = study.Program(one, one.tuned(eta), state).steps(addresses)
-        for streams.step in addresses:
-            plain, _ = one.algorithm.step(one.problem, one.tuned(eta), plain, streams)
-    assert float((fused.x - plain.x).abs().max()) < apart * float((plain.x - state.x).abs().max())
 
 
 @pytest.mark.usefixtures("short")

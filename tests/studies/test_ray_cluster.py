@@ -20,7 +20,7 @@ from parvibench.harness.workers.cluster import Cluster, serve
 from parvibench.harness.workers.executors import Outcome
 from parvibench.harness.workers.jobs import ChunkJob
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 REASON = "Ray is not installed (pip install '.[ray]')"
@@ -98,7 +98,7 @@ def test_objects_of_local_classes_are_not_sent(tmp_path: Path, monkeypatch: pyte
     class Local(type(pb.load_algorithm("svgd"))):  # type: ignore[misc]
         name = "local"
 
-    # it is refused before Ray is asked for anything
+    # it is refused before Ray is called
     monkeypatch.setattr(cluster, "_ray", lambda: SimpleNamespace(is_initialized=lambda: False))
     with pytest.raises(InputError, match=r"file\.py:Class"):
         pb.run(tasks=["banana"], algorithms=[Local()], ray="local", out=tmp_path)

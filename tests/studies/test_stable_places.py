@@ -10,7 +10,7 @@ import sentences
 import stable_places
 from scipy import stats
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -28,7 +28,7 @@ def test_the_tail_of_the_rank_sum_is_that_of_the_exact_test() -> None:
 
 
 def test_without_resampling_the_places_are_those_of_the_page() -> None:
-    """Places from the floors of the package, beside those from the p-values in the file; catches a missing rule."""
+    """Places from the floors of the package, and those from the p-values in the file; catches a missing rule."""
     _, now = stable_places.kept(REPORTS / "models", 0)
     cells = sentences.Sentences(REPORTS / "models" / "results.parquet").board().cells
     page = {(r["task"], r["label"]): r["best"] for _, r in cells[cells["finite"]].iterrows()}

@@ -16,12 +16,12 @@ import throughput
 import torch
 import tuned_and_presets
 from papers import plain_times
-from papers.measured import read_changes
+from papers.kinds import read_study
 from plain_programs import kernel_matrix
 
 from parvibench.harness.suite.cells import expand
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
@@ -76,10 +76,10 @@ def test_plain_programs_are_timed_and_what_they_change_is_read_by_the_audit(tmp_
     x, y = torch.randn(2, 9, 3)
     kernel = kernel_matrix("gaussian", x, y, "median", False)
     torch.testing.assert_close(plain_times.gaussian_kernel(x, y), kernel)
-    plain_times.write(plain_times.causes({"d=50": "diffusion-50"}, rounds=2, steps=1), tmp_path / "causes.csv")
-    found = read_changes(tmp_path)
-    assert [change.pointer.split("/")[3] for change in found] == ["SIVI", "SIVI-SM", "KSIVI-ustat"]
-    assert all(change.changed.mean > 0 for change in found)
+    plain_times.causes({"d=50": "diffusion-50"}, rounds=2, steps=1).to_csv(tmp_path / "causes.csv")
+    changes = read_study(tmp_path / "causes.csv")
+    assert [pointer.split("/")[3] for pointer in changes] == ["SIVI", "SIVI-SM", "KSIVI-ustat"]
+    assert all(change.ours.mean > 0 for change in changes.values())
 
 
 def test_tuned_settings_and_presets_run_under_one_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from wild.moments import moments_of
 from wild.planted import planted, ports
 from wild_bugs import ask, bugs
 
-#: Of programs beside the product.
+#: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
 
 

@@ -2,7 +2,7 @@
 
 ``python tests/studies/throughput.py`` runs cells of ten replicates of the suite ``uci`` (of the bundled regression
 where no data are here) from expansion to the last file written, and compares the wall-clock times. Two free cores
-are needed for a fair figure; the load of the machine is printed beside it.
+are needed for a fair figure; the load of the machine is printed, too.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The papers' methods as the suites tune them, beside their papers' own presets, at equal score evaluations.
+"""The papers' methods as the suites tune them and with their papers' own presets, at equal score evaluations.
 
     python tests/studies/tuned_and_presets.py --store STORE --markdown reports/calibration/tuned-and-presets.md
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from markdown_tables import table
 from scipy import stats
 from torch import Generator, Tensor
 
@@ -174,8 +175,7 @@ def _markdown(rows: pd.DataFrame, column: str) -> list[str]:
     order = [*(m for m in dict.fromkeys(rows["metric"]) if m != VERDICT), VERDICT]
     wide = rows.pivot(index="metric", columns=column, values="share")
     wide = wide.reindex(index=order, columns=list(dict.fromkeys(rows[column]))).fillna("–")
-    body = [[metric, *values] for metric, values in zip(wide.index, wide.to_numpy().tolist(), strict=True)]
-    return [f"| {' | '.join(line)} |" for line in [["metric", *wide.columns], ["---"] * (1 + wide.shape[1]), *body]]
+    return table(["metric", *wide.columns], wide.reset_index().to_numpy().tolist())
 
 
 def main() -> None:

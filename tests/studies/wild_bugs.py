@@ -34,7 +34,7 @@ from parvibench.checks.selection import outside_questions
 HERE = Path(__file__).parent / "wild"
 #: Seed of every check, as of one in CI.
 SEED = 20240229
-#: Bugs that change a law and were not found at the first look, and the shares of steps with an error.
+#: Bugs that change a law and were not detected at the first look, and the shares of steps with an error.
 MISSED, SHARES = ("netket-2254", "pints-1246", "blackjax-30", "pymc-5816"), (1.0, 0.5, 0.25, 0.125)
 
 

@@ -2,7 +2,7 @@
 
 PyTorch's normal and uniform draws depend on both. Inside ``Noise`` every random function of PyTorch draws from NumPy's
 Philox instead, whose raw integers are frozen, by the formulas below. The key of a draw is the next integer of the
-generator that it was asked of: addresses, order and number of draws count as they do without it. What is computed in single
+generator that it was requested from: addresses, order and number of draws count as they do without it. What is computed in single
 precision to save time is computed in double: its rounding depends on the processor.
 """
 

@@ -31,9 +31,7 @@ class Course(NamedTuple):
     """How far a run goes."""
 
     steps: int
-    horizon: (
-        int  #: iterations that the algorithm is told to expect, so that warm-up and schedules move on within the steps
-    )
+    horizon: int  #: iterations that the algorithm expects, so that warm-up and schedules move on within the steps
     later: int = 0  #: what the whole numbers of a state are moved on by, its i-th by i times as much, after the steps
     last: int = 0  #: steps from there
 

@@ -81,7 +81,7 @@ def choices(annotation: Any) -> Iterator[Any]:
 def _numbers(
     annotation: Any, default: Any, algorithm: Algorithm, settings: dict[str, Any], field: str
 ) -> Iterator[int | float]:
-    """Valid numbers off the default for a field that takes numbers, beside the other settings."""
+    """Valid numbers off the default for a field that takes numbers, given the other settings."""
     kinds = {annotation, *_parts(annotation)}
     known: tuple[float, ...] = _INTEGERS if int in kinds else _FLOATS if float in kinds else ()
     if float in kinds and isinstance(default, float) and default:

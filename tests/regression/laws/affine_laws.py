@@ -88,7 +88,7 @@ def underdamped(P: Array, b: Array, settings: dict[str, Any], k: int) -> Map:
 
 
 def held_force(eta: float, g: float) -> tuple[Array, Array, Array]:
-    """The underdamped diffusion of one coordinate over unit time, its force s held constant.
+    """The underdamped diffusion of one coordinate over unit time, its force s constant.
 
         dx = v dt,   dv = (-g v + eta s) dt + sqrt(2 g eta) dB
 

@@ -77,7 +77,7 @@ def ranks_along(
 def summaries(x: Tensor, log_density: Tensor | None = None, prefix: str = "") -> dict[str, list[float]]:
     """Means, log sds and correlations of neighbouring coordinates of points (R, N, D), one value per replicate.
 
-    ``log_density`` (R, N) at the points, where given, has the mean ``energy``; ``prefix`` stands before every name.
+    ``log_density`` (R, N) at the points, where given, has the mean ``energy``; ``prefix`` precedes every name.
     """
     # Accumulated in double: a replicate that overflowed is +inf below.
     x = x.double()

@@ -40,7 +40,7 @@ def srld(score: Score, x: Array, settings: dict[str, Any], steps: int, rng: np.r
 
 
 def sr_uld(score: Score, x: Array, settings: dict[str, Any], steps: int, rng: np.random.Generator) -> Array:
-    """The same paper, Section 5, on the underdamped diffusion integrated with the force held constant."""
+    """The same paper, Section 5, on the underdamped diffusion integrated with a constant force."""
     flow, by_force, noise = held_force(settings["step_size"], settings["friction"])
     root = np.linalg.cholesky(noise)
     past = _Past(score, settings, steps)

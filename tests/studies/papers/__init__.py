@@ -1,1 +1,1 @@
-"""The audit of the papers: every published number beside ours, and the papers' claims on runs of our own."""
+"""The audit of the papers: every published number and ours, and the papers' claims on runs of our own."""

@@ -14,17 +14,18 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import load_suite
 from parvibench.reporting.page.reports_index import Summary
 from parvibench.reporting.page.text_tables import _line, _plain
-from parvibench.reporting.tables.table import Table
+from parvibench.reporting.tables.table import Row, Table
 from parvibench.suites import of_papers
 
 from .audit_tables import Numbers, departures, measured_table, number_table, summary_table
 from .claims_page import Stated, stated
 from .comparison import SuiteComparison, compare, effect_table, plain_rows
 from .first_screen import SCREENS, Screen
-from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence
-from .measured import combined, measured_rows, read_changes, read_kept, records_of, with_changes, write_kept
+from .kinds import JUDGED, Finding, Kind, count, findings, read_evidence, read_study
+from .measured import combined, measured_rows, read_kept, records_of, with_changes, write_kept
 from .paper_words import RULE
 from .pictures import FIGURES, Picture, pictures
+from .plain_times import CAUSES
 from .published import PAPERS
 
 #: What the kinds of verdicts mean, after the rule of agreement.
@@ -60,26 +61,17 @@ class Paper:
     sections: tuple[Section, ...]
 
 
-def markdown_table(table: Table) -> list[str]:
-    """The lines of a table in Markdown."""
-    lines = [_line([_plain(c.title) for c in table.columns])]
-    lines.append(_line(["---:" if c.numeric else "---" for c in table.columns]))
-    for row in table.rows:
-        lines.append(_line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries]))
-    return lines
-
-
 def write_papers(stores: Sequence[Path], out: Path) -> Path:
     """Write ``index.html``, ``papers.md``, ``papers.csv`` and ``summary.json``; the path of the page.
 
-    Shown are the rows that the stores hold, and those that an earlier audit in the folder has kept, in ``measured.csv``; what
+    Shown are the rows that the stores hold, and those that an earlier audit in the folder has stored in ``measured.csv``; what
     studies measured is read from ``causes.csv``, ``rule.csv``, ``program.csv``, ``reach.csv`` and ``claims.csv`` there.
     """
     ran = records_of([Store(path) for path in stores])
     names = sorted(of_papers(), key=lambda name: list(PAPERS).index(_paper(name)))
     suites = [load_suite(name) for name in names]
     known = reduce(combined, (measured_rows(suite, ran) for suite in suites), read_kept(out))
-    changes, evidence = read_changes(out), read_evidence(out)
+    changes, evidence = read_study(out / CAUSES), read_evidence(out)
     found = [with_changes(compare(suite, known), changes) for suite in suites]
     judged = {f.suite.name: findings(f, evidence) for f in found if f.comparisons}
     summary = summary_table(judged)
@@ -88,8 +80,8 @@ def write_papers(stores: Sequence[Path], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     write_kept(out, known)
     page = out / "index.html"
-    page.write_text(_html(summary, papers), encoding="utf-8")
-    (out / "papers.md").write_text(_markdown(summary, papers), encoding="utf-8")
+    page.write_text(_rendered("papers.html.j2", summary, papers), encoding="utf-8")
+    (out / "papers.md").write_text(_rendered("papers.md.j2", summary, papers).rstrip() + "\n", encoding="utf-8")
     _told([f for part in judged.values() for f in part]).write(out)
     rows = pd.concat([_rows(f, judged[f.suite.name]) for f in found if f.comparisons])
     rows.to_csv(out / "papers.csv", index=False, float_format="%.6g")
@@ -158,38 +150,19 @@ def _rows(found: SuiteComparison, judged: Sequence[Finding]) -> pd.DataFrame:
     return table
 
 
-def _html(summary: Table, papers: Sequence[Paper]) -> str:
+def _rendered(name: str, summary: Table, papers: Sequence[Paper]) -> str:
+    """The page by a template of this folder, escaped as HTML or as Markdown."""
     import jinja2
     from markupsafe import Markup
 
     css = files("parvibench.reporting.page") / "templates" / "page.css"
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((Path(__file__).parent / "papers.html.j2").read_text(encoding="utf-8"))
+    environment = jinja2.Environment(autoescape=".html" in name, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((Path(__file__).parent / name).read_text(encoding="utf-8"))
     style = Markup(css.read_text(encoding="utf-8"))
-    return template.render(summary=summary, papers=papers, style=style, rule=RULE, kinds=KINDS)
+    found = {"summary": summary, "papers": papers, "rule": RULE, "kinds": KINDS}
+    return template.render(**found, style=style, cells=_cells)
 
 
-def _markdown(summary: Table, papers: Sequence[Paper]) -> str:
-    lines = ["# The papers' tables, and ours", "", RULE, "", KINDS, "", *markdown_table(summary), ""]
-    for paper in papers:
-        lines += [f"## {paper.title}", ""]
-        lines += [f"- {''.join(p.text for p in sentence)}" for sentence in paper.screen]
-        lines += ["", paper.counts, ""] if paper.counts else [""]
-        for section in paper.sections:
-            lines += [f"### {section.name}", "", f"{section.description} `{section.command}`", ""]
-            lines += _number_lines(section.numbers) if section.numbers else []
-            for table in section.tables:
-                lines += [*markdown_table(table), ""]
-            lines += [f"- {text}" for text in section.departures]
-            lines += [""] if section.departures else []
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _number_lines(table: Numbers) -> list[str]:
-    lines = ["| number | published | ours | difference | verdict |", "| --- | --- | --- | --- | --- |"]
-    for dataset, group in table.groups.items():
-        for n in group:
-            ours = f"{n.ours} {n.interval}".strip()
-            verdict = f"{n.verdict} ({n.note})" if n.note else n.verdict
-            lines.append(f"| {dataset}, {n.name} | {n.published} {n.spread} | {ours} | {n.difference} | {verdict} |")
-    return [*lines, "", *(f"{i}. {note}" for i, note in enumerate(table.notes, 1)), ""]
+def _cells(row: Row) -> str:
+    """A row of a table in Markdown."""
+    return _line([_plain(f"{e.text} {e.note}".strip()).replace("*", "\\*") for e in row.entries])

@@ -6,28 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from markdown_tables import table
 
-from .claims import (
-    ksivi_claims,
-    ksivi_table_claims,
-    lapd_claims,
-    sifg_claims,
-    sifg_network_claims,
-    srld_claims,
-    srld_table_claims,
-)
-from .claims.claim import CONDITIONS, Claim, Laboratory, judge
+from .claims.claim import CONDITIONS, Claim, Laboratory, judge, read_claims
 
-MODULES = (
-    sifg_claims,
-    sifg_network_claims,
-    srld_claims,
-    srld_table_claims,
-    ksivi_claims,
-    ksivi_table_claims,
-    lapd_claims,
-)
-CLAIMS = {claim.number: claim for module in MODULES for claim in module.CLAIMS}
+CLAIMS = read_claims()
 #: The table of claims.
 FILE = "claims.csv"
 COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "high", "replicates", "seconds"]
@@ -35,7 +18,7 @@ COLUMNS = ["claim", "condition", "verdict", "effect", "bound", "mean", "low", "h
 
 @dataclass(frozen=True)
 class Stated:
-    """A claim beside its verdicts, in the order of ``CONDITIONS``."""
+    """A claim and its verdicts, in the order of ``CONDITIONS``."""
 
     number: str
     says: str
@@ -45,9 +28,9 @@ class Stated:
 
 def stated(paper: str, out: Path) -> list[Stated]:
     """The claims of a paper, by the name that sources begin with, and what the table in a folder says of them."""
-    table = _read(out)
+    found = _read(out)
     mine = [(number, CLAIMS[number]) for number in sorted(CLAIMS) if CLAIMS[number].source.startswith(paper)]
-    return [Stated(number, claim.says, claim.source, _verdicts(number, claim, table)) for number, claim in mine]
+    return [Stated(number, claim.says, claim.source, _verdicts(number, claim, found)) for number, claim in mine]
 
 
 def _verdicts(number: str, claim: Claim, table: pd.DataFrame) -> tuple[str, ...]:
@@ -58,7 +41,7 @@ def _verdicts(number: str, claim: Claim, table: pd.DataFrame) -> tuple[str, ...]
 def measured(claim: Claim, condition: str, store: Path, workers: int | None = None) -> pd.DataFrame:
     """The verdict on a claim under a condition, an effect a row."""
     began = time.process_time()
-    verdict, effects = judge(claim.bounds, claim.measure(Laboratory(store, condition, claim.replicates, workers)))
+    verdict, effects = judge(claim.bounds, claim.effects(Laboratory(store, condition, claim.replicates, workers)))
     spent = round(time.process_time() - began, 1)
     rows = [
         (claim.number, condition, verdict, e.name, e.bound, e.mean, e.low, e.high, e.replicates, spent) for e in effects
@@ -66,7 +49,7 @@ def measured(claim: Claim, condition: str, store: Path, workers: int | None = No
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def page(table: pd.DataFrame) -> str:
+def page(found: pd.DataFrame) -> str:
     """The verdicts in Markdown, a claim a line, and their effects."""
     lines = [
         "# Claims of the four papers",
@@ -76,47 +59,46 @@ def page(table: pd.DataFrame) -> str:
         "where one lies below at 95% over the claim's effects together (Bonferroni), else inconclusive. *paper*: its settings;",
         "*matched*: steps that move the methods alike; *tuned*: each method at its own best step.",
         "",
-        "| claim | | " + " | ".join(CONDITIONS) + " |",
-        "| --- | --- | " + " | ".join("---" for _ in CONDITIONS) + " |",
-    ]
-    for number, claim in sorted(CLAIMS.items()):
-        verdicts = _verdicts(number, claim, table)
-        note = f" *{claim.note[0].upper()}{claim.note[1:]}.*" if claim.note else ""
-        lines.append(f"| {number} | {claim.says} ({claim.source}){note} | {' | '.join(verdicts)} |")
-    lines += [
+        *table(
+            ["claim", "statement", *CONDITIONS],
+            ([n, _stated(c), *_verdicts(n, c, found)] for n, c in sorted(CLAIMS.items())),
+        ),
         "",
-        "| claim | condition | effect | bound | mean [95%] | replicates |",
-        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in table.itertuples():
-        interval = f"{row.mean:.3g} [{row.low:.3g}, {row.high:.3g}]"
-        lines.append(
-            f"| {row.claim} | {row.condition} | {row.effect} | {row.bound:.3g} | {interval} | {row.replicates} |"
-        )
+    shown = [
+        (r.claim, r.condition, r.effect, f"{r.bound:.3g}", f"{r.mean:.3g} [{r.low:.3g}, {r.high:.3g}]", r.replicates)
+        for r in found.itertuples()
+    ]
+    lines += table(["claim", "condition", "effect", "bound", "mean [95%]", "replicates"], shown)
     return "\n".join(lines) + "\n"
+
+
+def _stated(claim: Claim) -> str:
+    note = f" *{claim.note[0].upper()}{claim.note[1:]}.*" if claim.note else ""
+    return f"{claim.says} ({claim.source}){note}"
 
 
 def measure_claims(
     named: Sequence[str], conditions: Sequence[str] | None, store: Path, out: Path, workers: int | None = None
 ) -> None:
     """Measure what the table in a folder lacks, or the claims that are named; it is written after each."""
-    table = _read(out)
+    found = _read(out)
     for number in named or CLAIMS:
         claim = CLAIMS[number]
         for condition in conditions or claim.conditions:
-            known = (table["claim"] == number) & (table["condition"] == condition)
+            known = (found["claim"] == number) & (found["condition"] == condition)
             if condition not in claim.conditions or (known.any() and not named):
                 continue
             print(f"{number} {condition} ...", flush=True)
             rows = measured(claim, condition, store, workers)
-            table = pd.concat([table[~known], rows], ignore_index=True) if len(table) else rows
-            table = table.sort_values(["claim", "condition"], kind="stable")
-            table.to_csv(out / FILE, index=False)
+            found = pd.concat([found[~known], rows], ignore_index=True) if len(found) else rows
+            found = found.sort_values(["claim", "condition"], kind="stable")
+            found.to_csv(out / FILE, index=False)
             print(f"{number} {condition}: {rows['verdict'].iloc[0]}", flush=True)
 
 
 def write_claims(out: Path) -> None:
-    """Write ``claims.md`` beside the table, where there is one."""
+    """Write ``claims.md`` next to the table, where there is one."""
     if (out / FILE).exists():
         (out / "claims.md").write_text(page(_read(out)))
 

@@ -1,14 +1,14 @@
 """The audit of the papers: ``python tests/studies/papers [STORE ...] [--claims [C12 ...]] [--times]``.
 
-Sets the runs of the papers' suites that lie in the stores beside every published number and writes the page into
-``reports/papers``, as HTML, Markdown and CSV. What rows gave is kept there in ``measured.csv``: later stores add to it, and
-without a store the page is made from what is kept.
+Compares the runs of the papers' suites in the stores with every published number and writes the page into
+``reports/papers``, as HTML, Markdown and CSV. Results of rows are stored there in ``measured.csv``: later stores add to it, and
+without a store the page is made from these.
 
 ``--claims`` first measures the papers' claims (``claims/``): under the paper's settings, with steps matched so that methods
 move alike, and with steps tuned by one rule, where these differ; those that ``claims.csv`` lacks, or those that are named.
 ``--times`` first measures what the way of writing KSIVI costs (``plain_times``), on an idle machine, into ``causes.csv``;
 ``--rule`` SRLD's networks with settings by the paper's rule (``srld_rule``), ``--reach`` what a grid gives where there is no
-rule (``reach``), ``--program FOLDER`` SIFG's public program beside our rows (``sifg_program``), and ``--pictures STORE``
+rule (``reach``), ``--program FOLDER`` SIFG's public program next to our rows (``sifg_program``), and ``--pictures STORE``
 draws the figures of finished suites (``pictures``).
 """
 
@@ -21,13 +21,13 @@ from . import pictures, plain_times, reach, sifg_program, srld_rule
 from .audit_page import write_papers
 from .claims.claim import CONDITIONS
 from .claims_page import CLAIMS, measure_claims, write_claims
-from .measured import CAUSES
+from .plain_times import CAUSES
 
 REPORT = Path(__file__).resolve().parents[3] / "reports" / "papers"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is asked for, then write the pages."""
+    """Measure what the options name, then write the pages."""
     parser = argparse.ArgumentParser("papers", description="Published numbers and claims of the papers, beside ours.")
     parser.add_argument("stores", nargs="*", type=Path, help="that hold rows of the papers' suites")
     parser.add_argument("--to", type=Path, default=REPORT, help="folder of the pages")

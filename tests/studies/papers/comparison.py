@@ -1,11 +1,11 @@
-"""Our rows beside the published numbers they name, with verdicts by a rule fixed beforehand.
+"""Our rows and the published numbers they name, with verdicts by a rule fixed beforehand.
 
 A number is compared with a cell that has the very protocol of a shipped suite's row: task, settings, budget, points, the
 states judged, and when. Ours is the mean over replicates, in the paper's unit, with its 95% interval by Student. With
 
     tolerance = max(2 published standard deviations, one printed unit, 2% of the number)
 
-the verdict is ``agrees`` where that interval lies within the tolerance of the number, ``differs`` where it lies outside,
+the verdict is ``agrees`` where that interval is within the tolerance of the number, ``differs`` where it is outside,
 and ``inconclusive`` where it does both: such a row does not count. Times are compared as ratios of two rows of one run.
 
 A difference has a demonstrated cause where another row, the same but for one change, closes at least half of the gap.
@@ -20,32 +20,18 @@ from fnmatch import fnmatchcase
 
 import pandas as pd
 
-from parvibench.harness.store.results import StoredRun
 from parvibench.harness.suite.entries import Published
 from parvibench.harness.suite.entries import Row as SuiteRow
-from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.reporting.formatting import number as shown
+from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, numeric, sortable
-from parvibench.suites import of_papers
 
 from . import paper_words
 from .published import Number, numbers
-from .replicates import Known, Ours, Ran, measure, protocol, protocols, question
+from .replicates import Known, Ours, protocols, question
 
 RELATIVE, DEVIATIONS = 0.02, 2
 #: Share of a gap that a change must close to count as its cause.
 CLOSED = 0.5
-_COLUMNS = (
-    Column("number", "dataset, method and metric in the paper's words", numeric=False),
-    Column("row", "ours: task and label", numeric=False),
-    Column("follows", "the paper's text, or its authors' program where they differ", numeric=False),
-    Column("published", "mean, and the spread that the paper prints; of times the ratio to another row's"),
-    Column("ours", "mean over replicates, its 95% interval, and how many"),
-    Column("difference", "ours less published"),
-    Column("tolerance", "two published standard deviations, one printed unit or 2%: the largest"),
-    Column("verdict", numeric=False),
-    Column("remarks", numeric=False),
-)
 
 
 class Verdict(StrEnum):
@@ -60,13 +46,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A published number, the row beside it, and the verdict."""
+    """A published number, the row compared with it, and the verdict."""
 
     suite: str
     number: Number
     published: float  #: the number, or its ratio to another
     tolerance: float
-    row: SuiteRow | None  #: None where no row of ours can be set beside it
+    row: SuiteRow | None  #: None where no row of ours can be compared with it
     metric: str  #: ours
     ours: Ours | None
     verdict: Verdict
@@ -82,11 +68,6 @@ class Comparison:
     def gap(self) -> float:
         """Ours less published; NaN without ours."""
         return math.nan if self.ours is None else self.ours.mean - self.published
-
-    @property
-    def explained(self) -> bool:
-        """Whether it agrees, or differs for a demonstrated cause."""
-        return self.verdict is Verdict.AGREES or bool(self.cause)
 
 
 @dataclass(frozen=True)
@@ -132,17 +113,8 @@ def tolerance(number: Number, over: Number | None = None) -> tuple[float, float]
     return ratio, abs(ratio) * max(DEVIATIONS * spread / abs(number.value), unit, RELATIVE)
 
 
-def of_run(results: StoredRun) -> SuiteComparison | None:
-    """The numbers beside a run of a shipped suite of a paper; None of another one."""
-    name = str(results.run.suite.get("name", ""))
-    if name not in of_papers():
-        return None
-    suite = load_suite(name)
-    return compare(suite, measure(suite, {protocol(c.spec): Ran(results.store, c) for c in results.cells}))
-
-
 def compare(suite: Suite, known: Known) -> SuiteComparison:
-    """Every number of a suite beside the results of its rows."""
+    """Every number of a suite and the results of its rows."""
     gave = {title: known[key] for title, key in protocols(suite).items() if key in known}
     comparisons = [_compared(suite, row, p, gave) for row in suite.rows for p in row.published]
     effects = [e for row in suite.rows if row.varies for e in _effects(row, comparisons, gave)]
@@ -196,41 +168,6 @@ def _effects(row: SuiteRow, comparisons: Sequence[Comparison], gave: Known) -> l
             if isinstance(changed, Ours):
                 found.append(Effect(row.reason, base, changed))
     return found
-
-
-_LOOKS = {Verdict.AGREES: "best", Verdict.DIFFERS: "status", Verdict.INCOMPARABLE: "quiet", Verdict.NOT_RUN: "quiet"}
-
-
-def paper_tables(found: SuiteComparison) -> list[Table]:
-    """The numbers of a suite beside ours, and what single changes changed; none without numbers."""
-    numbers = comparison_table(found.comparisons) if found.comparisons else None
-    return [table for table in (numbers, effect_table(found)) if table is not None]
-
-
-def comparison_table(found: Sequence[Comparison]) -> Table:
-    """Published | ours | difference | verdict, a line for each number and row."""
-    return Table("our numbers beside the published ones", _COLUMNS, tuple(map(_line, found)))
-
-
-def _line(c: Comparison) -> Row:
-    n = c.number
-    printed = n.printed if c.published == n.value else f"{shown(c.published)} (ratio)"
-    unexplained = c.verdict is Verdict.DIFFERS
-    verdict = paper_words.verdict(str(c.verdict), c.cause, unexplained=unexplained)
-    remarks = paper_words.remarks(c.reason, n.note, suspicious=n.suspicious)
-    return Row(
-        (
-            Entry(paper_words.NUMBER.format(n)),
-            Entry(c.title),
-            Entry("" if c.row is None else c.row.follows),
-            Entry(printed, sortable(c.published), "status" if n.suspicious else ""),
-            our_entry(c.ours),
-            numeric(c.gap),
-            numeric(c.tolerance),
-            Entry(verdict, look=f"reason {_LOOKS.get(c.verdict, '')}".strip()),
-            Entry(remarks, look="reason"),
-        )
-    )
 
 
 def our_entry(ours: Ours | None) -> Entry:

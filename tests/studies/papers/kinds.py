@@ -1,14 +1,14 @@
 """What was learned of every published number: judged against the paper, its rule or its program, within reach, or why not.
 
 A number is compared with a row of a suite (``comparison``). Here this becomes one of fourteen kinds of verdict,
-told apart by what they rest on:
+by what they rest on:
 
 - the paper's own settings: ``agrees``, ``differs`` with or without a cause, ``inconclusive``;
 - the paper's rule, where it prints no setting but says how it chose it (``rule.csv``, by ``srld_rule``);
-- the paper's program, run beside ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
-- reach, where not even a rule is known: whether the number lies in the range that a declared grid spans (``reach.csv``).
+- the paper's program, run next to ours on its own settings (``program.csv``, by ``sifg_program``): no statement on the paper;
+- reach, where not even a rule is known: whether the number is in the range that a declared grid spans (``reach.csv``).
   It is never counted as agreement;
-- none: nobody can judge the number, or ours has settings of our own choice, or it was not run; each with its reason.
+- none: the number cannot be judged, or ours has settings of our own choice, or it was not run; each with its reason.
 
 Every table is one of a study and holds a line a published number; the tolerance is that of the package everywhere.
 """
@@ -23,11 +23,13 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import pandas as pd
 from scipy import stats
 
 from parvibench.core.errors import InputError
 
 from .comparison import RELATIVE, Comparison, SuiteComparison, Verdict, judge, tolerance
+from .paper_words import words
 from .published import numbers
 from .replicates import Ours
 
@@ -58,34 +60,10 @@ JUDGED = (
 _PAPER = {Verdict.AGREES: Kind.AGREES, Verdict.DIFFERS: Kind.DIFFERS, Verdict.INCONCLUSIVE: Kind.INCONCLUSIVE}
 _RULE = {Verdict.AGREES: Kind.RULE_AGREES, Verdict.DIFFERS: Kind.RULE_DIFFERS, Verdict.INCONCLUSIVE: Kind.RULE_OPEN}
 
-#: Numbers that nobody can judge -> why; patterns of pointers.
-NO_NUMBER = {
-    "ksivi/table-8/*/SIVI/*": "repeats Table 1, digit by digit",
-    "ksivi/table-8/*/SIVI-SM/*": "repeats Table 1, digit by digit",
-    "ksivi/table-8/*/KSIVI-vanilla/*": "repeats the KSIVI column of Table 1, where it is judged",
-    "ksivi/table-8/*/KSIVI-ustat/*": "the column is that of SGLD in Table 1, digit by digit: no result of the U-statistic",
-    "ksivi/table-1/Wine/SIVI/*": "equal to the entry of SGLD beside it (0.597, 0.904): one of the two is a copy",
-    "ksivi/table-1/Wine/SGLD/*": "equal to the entry of SIVI beside it (0.597, 0.904): one of the two is a copy",
-    "ksivi/table-2/*/KSIVI/*": "the unit of the ratios: a time of the authors' machine",
-    "ksivi/table-5/*/SIVI-SM@*/*": "not monotone in the step size: unstable runs; claim C24 is judged in its place",
-    "ksivi/table-7/*/KSIVI-vanilla/*": "the unit of the ratios: a time of the authors' machine",
-    "ksivi/sec-6.2/*": "a distance between two reference runs of the authors, neither of them published",
-    "sifg/table-1/Power/SVGD/*": "equal to the entry of Protein (4.940, 3.016): one of the two is a copy",
-    "sifg/table-1/Protein/SVGD/*": "equal to the entry of Power (4.940, 3.016): one of the two is a copy",
-    "srld/table-1/WineRed/SVGD/*": "equal to the entry of WineWhite (0.655, -1.040): one of the two is a copy",
-    "srld/table-1/WineWhite/SVGD/*": "equal to the entry of WineRed (0.655, -1.040): one of the two is a copy",
-    "srld/table-3/*/SVGD/*": "repeats Table 1, digit by digit",
-    "srld/table-4/*/SVGD/*": "repeats Table 1, digit by digit",
-    "srld/table-4/Boston/SRLD-60/LL": "its spread, 0.612, is likely a misprint of 0.0612 (neighbours: 0.084 and 0.062)",
-}  # fmt: skip
+#: Numbers that cannot be judged -> why; patterns of pointers.
+NO_NUMBER: Mapping[str, str] = words("no number")
 #: Numbers without settings, rule, and program, or without a run -> why; the first pattern that fits.
-OPEN = {
-    "ksivi/table-1/*/SIVI/*": "settings on networks are not published, and no rule; the span of a grid (--reach) was not measured: half an hour of a core a set",
-    "ksivi/table-1/*/SIVI-SM/*": "its configuration is published for Boston alone; the span of a grid (--reach) was not measured: half an hour of a core a set",
-    "ksivi/table-2/*/SIVI/*": "how many mixing draws its bound has is not published, and the time is proportional to them",
-    "ksivi/table-6/*/SIVI/*": "how many mixing draws its bound has is not published; the span of a grid was not measured",
-    "ksivi/table-6/*/UIVI/*": "the settings of UIVI are not published, and no rule; the span of a grid was not measured",
-}  # fmt: skip
+OPEN: Mapping[str, str] = words("open")
 #: Of seeds that might decide.
 SEEDS = (5, 10, 20, 40, 100, 400)
 #: Of SRLD's networks; ours has several chains on each, the paper one.
@@ -98,7 +76,7 @@ OWN_FORMULA = (
 
 @dataclass(frozen=True)
 class Beside:
-    """What a study measured beside a published number."""
+    """Values that a study compares with a published number."""
 
     ours: Ours
     note: str = ""
@@ -116,7 +94,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A published number, what is beside it, and the verdict."""
+    """A published number, our value, and the verdict."""
 
     comparison: Comparison
     kind: Kind
@@ -187,7 +165,7 @@ def _margin(c: Comparison, ours: Ours) -> float:
 
 
 def _beside_program(c: Comparison, beside: Beside) -> Finding:
-    """Ours against the program's mean, by the rule by which it would be held against the paper's."""
+    """Ours against the program's mean, by the rule by which it would be compared with the paper's."""
     theirs = beside.ours
     if c.ours is None:
         return Finding(c, Kind.NOT_RUN, None, "the program was run, our row was not")
@@ -202,27 +180,36 @@ def _first(reasons: Mapping[str, str], pointer: str) -> str:
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """The tables of the studies in a folder, as far as they are there; ``InputError`` where one is not a study's."""
-    return Evidence(*(_read(folder / f"{name}.csv") for name in ("rule", "program", "reach")))
+    """The tables of the studies in a folder, as far as they are there."""
+    return Evidence(*(read_study(folder / f"{name}.csv") for name in ("rule", "program", "reach")))
 
 
-def _read(file: Path) -> dict[str, Beside]:
+def read_study(file: Path) -> dict[str, Beside]:
+    """A study's table, a published number a line; empty where there is no file. ``InputError`` where it is not a study's."""
     if not file.is_file():
         return {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
-            found = {line["pointer"]: _beside(line) for line in csv.DictReader(lines)}
+            read = {line["pointer"]: _beside(line) for line in csv.DictReader(lines)}
     except (ValueError, KeyError, TypeError, csv.Error) as error:
         raise InputError(f"{file}: not a table of pointer, mean, low, high, n and note ({error})") from None
-    unknown = [pointer for pointer in found if pointer not in numbers()]
+    unknown = [pointer for pointer in read if pointer not in numbers()]
     if unknown:
         raise InputError(f"{file}: {unknown[0]} is no published number")
-    return found
+    return read
 
 
 def _beside(line: Mapping[str, str]) -> Beside:
     ours = Ours(float(line["mean"]), float(line["low"]), float(line["high"]), int(line["n"]))
     return Beside(ours, line["note"], float(line.get("spread") or 0))
+
+
+def add_lines(new: pd.DataFrame, file: Path, by: str = "pointer") -> None:
+    """Write a study's lines into its table, in place of those of the same pointers."""
+    if file.exists():
+        old = pd.read_csv(file)
+        new = pd.concat([old[~old[by].isin(new[by])], new], ignore_index=True)
+    new.to_csv(file, index=False, float_format="%.6g")
 
 
 def count(found: Iterable[Finding], *kinds: Kind) -> int:

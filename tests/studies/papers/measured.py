@@ -1,17 +1,17 @@
-"""What was measured of the papers' rows: read from stores, and kept from one audit to the next.
+"""What was measured of the papers' rows: read from stores, and stored from one audit to the next.
 
 Some rows take hours, and several machines may share them. The audit therefore writes what its rows gave into
 ``measured.csv``, which holds means and intervals by protocol, and reads it again the next time: stores add to it, and a
 row whose settings or versions have changed no longer has a protocol in it. What no row can change, such as the way a
-program is written, a study measures beside it: ``causes.csv`` says which number it turns a published one's into.
+program is written, a study measures in its place: ``causes.csv`` says which number it turns a published one's into.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from parvibench.core.errors import InputError
@@ -20,22 +20,11 @@ from parvibench.harness.store.store import Store
 from parvibench.harness.suite.suite import Suite
 
 from .comparison import Effect, SuiteComparison, explained
-from .published import numbers
+from .kinds import Beside
 from .replicates import Known, Measured, Ours, Ran, measure, measured_once, protocol, protocols  # fmt: skip
 
 #: File that an audit keeps.
 KEPT = "measured.csv"
-#: File of a study's changes that it reads: pointer, mean, low, high, n, reason.
-CAUSES = "causes.csv"
-
-
-@dataclass(frozen=True)
-class Change:
-    """What our number becomes by a change that no row of a suite can make."""
-
-    pointer: str  #: of the published number
-    changed: Ours
-    reason: str  #: what is changed
 
 
 def records_of(stores: Iterable[Store]) -> dict[str, Ran]:
@@ -78,7 +67,7 @@ def _ends(record: CellRecord, metrics: Iterable[str]) -> dict[str, Ours | str]:
 
 
 def combined(kept: Known, new: Known) -> dict[str, Measured]:
-    """What was kept, with what was measured since."""
+    """Stored values, with those measured since."""
     return {**kept, **{key: _updated(kept[key], m) if key in kept else m for key, m in new.items()}}
 
 
@@ -95,7 +84,7 @@ def _updated(kept: Measured, new: Measured) -> Measured:
 
 
 def read_kept(folder: Path) -> dict[str, Measured]:
-    """What an audit has kept; empty where there was none. ``InputError`` where the file is not one of an audit."""
+    """Values that an audit has stored; empty where there was none. ``InputError`` where the file is not one of an audit."""
     file = folder / KEPT
     if not file.is_file():
         return {}
@@ -116,36 +105,13 @@ def read_kept(folder: Path) -> dict[str, Measured]:
     return found
 
 
-def read_changes(folder: Path) -> list[Change]:
-    """What a study has measured; empty where none has. ``InputError`` where the file is not one of a study."""
-    file = folder / CAUSES
-    if not file.is_file():
-        return []
-    try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            found = [
-                Change(
-                    line["pointer"],
-                    Ours(float(line["mean"]), float(line["low"]), float(line["high"]), int(line["n"])),
-                    line["reason"],
-                )
-                for line in csv.DictReader(lines)
-            ]
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise InputError(f"{file}: not a table of pointer, mean, low, high, n and reason ({error})") from None
-    unknown = [change.pointer for change in found if change.pointer not in numbers()]
-    if unknown:
-        raise InputError(f"{file}: {unknown[0]} is no published number")
-    return found
-
-
-def with_changes(found: SuiteComparison, changes: Sequence[Change]) -> SuiteComparison:
+def with_changes(found: SuiteComparison, changes: Mapping[str, Beside]) -> SuiteComparison:
     """With what changes by studies make of our numbers, and the causes that they demonstrate."""
     effects = [
-        Effect(change.reason, base, change.changed)
-        for change in changes
+        Effect(change.note, base, change.ours)
+        for pointer, change in changes.items()
         for base in found.comparisons
-        if base.number.pointer == change.pointer and base.ours is not None
+        if base.number.pointer == pointer and base.ours is not None
     ]
     return explained(replace(found, effects=(*found.effects, *effects)))
 

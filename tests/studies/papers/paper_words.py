@@ -1,6 +1,11 @@
-"""Published numbers beside ours: the rule, and the remarks on a number."""
+"""Published numbers and ours: the rule, and the remarks on a number."""
 
 import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from parvibench.reporting.formatting import interval
 
@@ -20,17 +25,12 @@ LOST = "{n} of {of} replicates diverged"
 FAILURE = "{status}: {reason}"
 
 
-def verdict(word: str, cause: str, *, unexplained: bool) -> str:
-    """A verdict with the cause of a difference."""
-    why = cause or ("unexplained" if unexplained else "")
-    return f"{word}: {why}" if why else word
-
-
-def remarks(reason: str, note: str, *, suspicious: bool) -> str:
-    """The reason of a verdict and the note on the number, each once."""
-    return "; ".join(filter(None, ["suspicious" if suspicious else "", reason, note if note not in reason else ""]))
-
-
 def around(low: float, high: float, n: int) -> str:
     """The interval of a mean, where it is finite, and the number of replicates."""
     return f"{f'[{interval(low, high)}] ' if math.isfinite(low) else ''}({n})"
+
+
+@cache
+def words(part: str) -> Any:
+    """A part of ``words.yaml``."""
+    return yaml.safe_load(Path(__file__).with_name("words.yaml").read_text("utf-8"))[part]

@@ -1,4 +1,4 @@
-"""Figures as pictures: our drawings of a suite's runs, kept as SVG in ``figures``, with the paper's claim and our verdict.
+"""Figures as pictures: our drawings of a suite's runs, stored as SVG in ``figures``, with the paper's claim and our verdict.
 
 A drawing is made from a finished run by the package itself and copied here by ``--pictures``:
 
@@ -18,12 +18,14 @@ from markupsafe import Markup, escape
 from parvibench.api.report import load, loaded
 from parvibench.reporting.page.report_files import drawn
 
+from .paper_words import words
+
 FIGURES = "figures"
 
 
 @dataclass(frozen=True)
 class Said:
-    """What stands below a picture."""
+    """Caption of a picture."""
 
     title: str
     claim: str  #: the paper's
@@ -39,39 +41,7 @@ class Picture:
 
 
 #: Suite -> file of the drawing, without its ending -> what is said of it.
-DRAWN: dict[str, dict[str, Said]] = {
-    "sifg-figure-1": {
-        "samples-gmm5-2d": Said(
-            "Figure 1: particles over the density, settings of the text",
-            "From one side SIFG finds all five modes, L2-GF and Ada-GWG do not.",
-            "C01: supported with the paper's settings and with matched steps, not with each method at its own best step.",
-        )
-    },
-    "sifg-figure-2": {
-        "trajectories-gmm5-2d": Said(
-            "Figure 2: trajectories of particles",
-            "After convergence SIFG's particles keep moving, ten times as far as the others'.",
-            "C02: not supported; at the text's settings all three move about equally far.",
-        )
-    },
-    "srld-figure-1": {
-        "samples-biased-start-gaussian": Said(
-            "Figure 1: one chain with and without repulsion, over the density",
-            "SRLD leaves the side on which the chain starts and covers the Gaussian; LD stays near its start.",
-            "An illustration: the paper states no settings, ours are among the departures.",
-        )
-    },
-    "srld-figure-2": {
-        "curve-correlated-2d-sliced_w2-iteration": Said(
-            "Figure 2: distance over the length of the chain",
-            "SRLD is nearer than LD that moves equally far, in MMD and W1.",
-            "C12: supported, also with tuned steps; drawn is the sliced W2 distance of five chains.",
-        ),
-        "autocorrelation-correlated-2d": Said(
-            "Figure 2: autocorrelation", "SRLD's autocorrelation falls faster and below zero.", "C12: supported."
-        ),
-    },
-}
+DRAWN = {suite: {name: Said(**said) for name, said in of.items()} for suite, of in words("figures").items()}
 
 
 def pictures(suite: str, folder: Path) -> list[Picture]:

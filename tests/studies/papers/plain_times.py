@@ -7,12 +7,12 @@ timed in turn, so that a ratio of two is of one round. Writes what each publishe
 ``reports/papers/causes.csv``, which the audit reads.
 """
 
-import csv
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +20,8 @@ from parvibench.core.registry import load_method, load_task
 
 from .replicates import Ours
 
+#: File of what a change that no row of a suite can make turns our numbers into.
+CAUSES = "causes.csv"
 REASON = "pairs coordinate by coordinate and automatic gradients, as the paper's program has them, in place of matrix products"
 TASKS = {"d=50": "diffusion-50", "d=100": "diffusion-100-ksivi-code", "d=200": "diffusion-200"}
 #: Row of a table -> method timed; both tables have it over KSIVI.
@@ -130,39 +132,22 @@ def times(task: str, rounds: int, steps: int) -> dict[str, list[float]]:
     return {name: values[1:] for name, values in found.items()}
 
 
-def causes(tasks: Mapping[str, str], rounds: int, steps: int) -> list[dict[str, object]]:
+def causes(tasks: Mapping[str, str], rounds: int, steps: int) -> pd.DataFrame:
     """A line a published ratio."""
-    lines: list[dict[str, object]] = []
+    lines = []
     for label, task in tasks.items():
         found = times(task, rounds, steps)
         for pattern, name in ROWS.items():
             ours = Ours.of([a / b for a, b in zip(found[name], found["ksivi"], strict=True)])
             pointer = pattern.format(label)
-            lines.append(
-                {
-                    "pointer": pointer,
-                    "mean": ours.mean,
-                    "low": ours.low,
-                    "high": ours.high,
-                    "n": ours.n,
-                    "reason": REASON,
-                }
-            )
+            lines.append((pointer, ours.mean, ours.low, ours.high, ours.n, REASON))
             print(f"{pointer}: {ours.mean:.3g} [{ours.low:.3g}, {ours.high:.3g}]", flush=True)
         each = ", ".join(f"{name} {1e3 * min(values) / steps:.2f}" for name, values in found.items())
         print(f"{task}: milliseconds a step: {each}", flush=True)
-    return lines
+    return pd.DataFrame(lines, columns=["pointer", "mean", "low", "high", "n", "note"])
 
 
 def measure(path: Path, rounds: int = 5, steps: int = 200) -> None:
     """Time and write."""
     torch.set_num_threads(1)
-    write(causes(TASKS, rounds, steps), path)
-
-
-def write(lines: list[dict[str, object]], path: Path) -> None:
-    """As ``measured.read_changes`` reads it."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(lines)
+    causes(TASKS, rounds, steps).to_csv(path, index=False)

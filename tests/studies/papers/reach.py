@@ -1,9 +1,9 @@
 """What a declared grid gives where a paper states neither settings nor a rule: ``python tests/studies/papers --reach [NAME ...]``.
 
 Each grid of ``GRIDS`` runs one setting, everything else as in the preset that is named, on the protocol of the paper's suite:
-over a factor of 100, once extended by ten where the smallest error lies at an end, or over the grid that the paper itself
+over a factor of 100, once extended by ten where the smallest error is at an end, or over the grid that the paper itself
 names. Where the number of iterations is ours, the best value is run five times as long as well, which was added after the
-first runs had ended above the printed errors. A published number lies within reach where it lies between the least and the
+first runs had ended above the printed errors. A published number is within reach where it is between the least and the
 largest mean of the grid, or no farther from them than the tolerance. That is a statement on the grid's width as much as on
 the paper, and never agreement.
 
@@ -24,10 +24,12 @@ import yaml
 from parvibench.api.run import run
 from parvibench.core.result import CellRecord, Status
 
+from .kinds import add_lines
+
 
 @dataclass(frozen=True)
 class Grid:
-    """Values of one setting of a method on a task, and the published numbers that they are held against."""
+    """Values of one setting of a method on a task, and the published numbers that they are compared with."""
 
     task: str
     algorithm: str
@@ -54,7 +56,7 @@ class Grid:
         return [(v, self.iterations) for v in self.values] + [(v, LONGER * (self.iterations or 0)) for v in self.longer]
 
     def further(self, cells: Sequence[CellRecord]) -> Grid:
-        """Extended by a factor of ten where the best error lies at an end, and by a longer run of the best value."""
+        """Extended by a factor of ten where the best error is at an end, and by a longer run of the best value."""
         errors = self.means(cells, "rmse")
         if self.named or not errors:
             return self
@@ -141,11 +143,7 @@ def measure(named: Sequence[str], store: Path, out: Path) -> None:
             grid, cells = wider, _ran(wider, store)
         lines = pd.DataFrame(lines_of(grid, cells))
         print(lines.to_string(), flush=True)
-        kept = out / "reach.csv"
-        if kept.exists():
-            old = pd.read_csv(kept)
-            lines = pd.concat([old[~old["pointer"].isin(lines["pointer"])], lines], ignore_index=True)
-        lines.to_csv(kept, index=False, float_format="%.6g")
+        add_lines(lines, out / "reach.csv")
 
 
 def _ran(grid: Grid, store: Path) -> Sequence[CellRecord]:
@@ -178,14 +176,6 @@ def lines_of(grid: Grid, cells: Sequence[CellRecord]) -> list[dict[str, object]]
         if grid.pointer.startswith("ksivi") and "/Boston/" not in grid.pointer:
             note += "; a split of ours, as the authors' file is not public"
         pointer, low, high = f"{grid.pointer}/{named}", ends[0], ends[-1]
-        lines.append(
-            {
-                "pointer": pointer,
-                "mean": sign * gave[(best, iterations)],
-                "low": low,
-                "high": high,
-                "n": len(gave),
-                "note": note,
-            }
-        )
+        ours = {"mean": sign * gave[(best, iterations)], "low": low, "high": high, "n": len(gave)}
+        lines.append({"pointer": pointer, **ours, "note": note})
     return lines

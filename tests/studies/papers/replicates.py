@@ -96,7 +96,7 @@ def question(asked: Published) -> str:
 
 def protocol(spec: CellSpec) -> str:
     """Digits that two specifications share which differ only in how often and where they are run."""
-    left_out = _OPEN | ({"start"} if spec.start == "task" else set())  # younger than what audits have kept
+    left_out = _OPEN | ({"start"} if spec.start == "task" else set())  # newer than what audits have stored
     text = json.dumps(spec.model_dump(mode="json", exclude=left_out), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 

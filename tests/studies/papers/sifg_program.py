@@ -1,9 +1,9 @@
-"""SIFG's public program for SGLD on networks, run beside ours: ``python tests/studies/papers --program FOLDER [SET ...]``.
+"""SIFG's public program for SGLD on networks, run next to ours: ``python tests/studies/papers --program FOLDER [SET ...]``.
 
 The paper states no settings of SGLD; those of its public program are our rows'. That settings are the same shows nothing: the
 program is run here itself, from a folder outside the project that holds the authors' ``sgld_bnn.py``, ``models``, ``data``
 and ``permutation`` (github.com/ShiyueZhang66/Semi-Implicit_Functional_Gradient_Flow, "Bayesian Neural Networks"). Nothing of
-it is copied or changed; it takes the set in place of the one that stands in it, and a seed, which it does not set itself.
+it is copied or changed; it takes the set in place of the one that it names, and a seed, which it does not set itself.
 
 Writes ``program.csv``: the program's numbers after its model selection, a published number a line.
 """
@@ -20,6 +20,7 @@ import pandas as pd
 import torch
 from numpy._core.multiarray import _reconstruct
 
+from .kinds import add_lines
 from .replicates import Ours
 
 #: Data set in the paper's words -> in the program's.
@@ -94,8 +95,5 @@ def measure(folder: Path, out: Path, named: Sequence[str] = (), seeds: Sequence[
             spread = float(np.std(column, ddof=1))
             lines.append((pointer, o.mean, o.low, o.high, o.n, spread, command))
         new = pd.DataFrame(lines, columns=["pointer", "mean", "low", "high", "n", "spread", "note"])
-        if out.exists():
-            old = pd.read_csv(out)
-            new = pd.concat([old[~old["pointer"].isin(new["pointer"])], new], ignore_index=True)
-        new.to_csv(out, index=False, float_format="%.6g")
-        print(new.tail(2).to_string(), flush=True)
+        add_lines(new, out)
+        print(new.to_string(), flush=True)

@@ -5,7 +5,7 @@ step size for each method" (Appendix B.4). Its program publishes that of Energy 
 everything that it leaves open fixed before the first run:
 
 - the extra splits are the program's own recipe at seeds 21 to 23; those of the tables are 1 to 20;
-- the rate of a training row is chosen from ``RATES``, extended by four on a side as long as the best lies at its end, by the
+- the rate of a training row is chosen from ``RATES``, extended by four on a side as long as the best is at its end, by the
   mean over the three splits of the test RMSE of 100 samples, the only error that the program computes; the same for LD and
   for SRLD, whose repulsion has the same rate (alpha = 1), as in the program for Energy;
 - as in that program one burn-in of 40,000 steps by LD, at LD's rate (for Energy both are 0.02), fills the memory of ten
@@ -16,7 +16,7 @@ Every split has ``CHAINS`` chains; WineRed has ten, after two had left nine of i
 splits are the paper's own, so intervals are over chains given the splits, and hold the noise of the paper's one chain a
 split: prediction intervals of its mean, see ``interval``.
 
-Writes ``rule.csv``, a published number a line, and ``rates.csv``, what every rate gave. Finished parts are kept in a store.
+Writes ``rule.csv``, a published number a line, and ``rates.csv``, what every rate gave. Finished parts are in a store.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from scipy import stats
 from torch import Tensor
 
 from parvibench.core.registry import load_method, load_task
+
+from .kinds import add_lines
 
 #: Data set in the paper's words -> in the names of tasks, small sets first.
 SETS = {
@@ -191,7 +193,7 @@ def _best(tried: dict[float, NDArray[np.float64]]) -> float:
 
 
 def _further(tried: dict[float, Any]) -> tuple[float, ...]:
-    """Four more rates on the side where the best lies at the end; none elsewhere."""
+    """Four more rates on the side where the best is at the end; none elsewhere."""
     best = _best(tried)
     if best == min(tried):
         return tuple(best / 2**k for k in range(1, 5))
@@ -223,7 +225,7 @@ def interval(values: NDArray[np.float64]) -> tuple[float, float, float]:
 
 
 def lines_of(dataset: str, found: dict[str, NDArray[np.float64]], rates: dict[str, float]) -> list[dict[str, Any]]:
-    """The published numbers of a set, and ours beside them."""
+    """The published numbers of a set, and ours."""
     lines = []
     for i, metric in enumerate(("RMSE", "LL")):
         table = {"RMSE": "srld/table-3", "LL": "srld/table-4"}[metric]
@@ -255,15 +257,8 @@ def measure(named: Sequence[str], store: Path, out: Path) -> None:
             rates = PUBLISHED[dataset]
         else:
             tries, rates = tuned(SETS[dataset], store)
-            _merge(tries, out / "rates.csv", "set")
+            add_lines(tries, out / "rates.csv", "set")
         print(f"{dataset}: {rates}", flush=True)
         lines = pd.DataFrame(lines_of(dataset, final(SETS[dataset], rates, store), rates))
-        _merge(lines, out / "rule.csv", "pointer")
+        add_lines(lines, out / "rule.csv")
         print(lines.to_string(), flush=True)
-
-
-def _merge(new: pd.DataFrame, file: Path, by: str) -> None:
-    if file.exists():
-        old = pd.read_csv(file)
-        new = pd.concat([old[~old[by].isin(new[by])], new], ignore_index=True)
-    new.to_csv(file, index=False, float_format="%.6g")

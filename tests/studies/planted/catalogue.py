@@ -10,7 +10,7 @@ from import_graph import module_files
 
 from parvibench.core.errors import InputError, UnknownNameError
 
-#: Of bugs; ``harmless`` holds what must not be found.
+#: Of bugs; ``harmless`` has what must not be detected.
 CATALOGUES = ("catalogue", "second", "third", "fourth", "fifth")
 HARMLESS = "harmless"
 
@@ -23,7 +23,7 @@ class PlantedBug:
     family: str
     summary: str  # what is wrong, one sentence
     module: str  # where it is planted, ``parvibench.`` left out
-    old: str  # stands once in the module
+    old: str  # occurs once in the module
     new: str
     aside: bool = False  # measured only: never looked at to extend the tests
     catalogue: str = CATALOGUES[0]

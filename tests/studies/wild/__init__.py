@@ -1,4 +1,4 @@
 """Small samplers with bugs that well-known libraries had, and with errors planted into samplers from the literature.
 
-``wild.yaml`` is the list of the ports, with references; every class is right as it stands and wrong with its ``bug``.
+``wild.yaml`` is the list of the ports, with references; every class is right as it is and wrong with its ``bug``.
 """

@@ -5,68 +5,61 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from markdown_tables import table
 
 Entry = dict[str, Any]
 Store = dict[tuple[str, str, str], Entry]
 
 PAGE = Path(__file__).parents[3] / "reports" / "check" / "wild-bugs.md"
 PARTS = Path(__file__).parent / "notes.md"
+#: Rows of the first table: title and kind.
+SETS = {
+    "bugs of libraries": "wild", "planted, shown": "planted-shown", "planted, put aside": "planted-aside",
+    "right versions of the ports": "right", "right versions of those with planted errors": "right-planted",
+}  # fmt: skip
 
 
-def read(store: Path) -> Store:
-    """(look, kind, name) -> entry."""
-    return {(e["look"], e["kind"], e["name"]): e for e in map(json.loads, store.read_text().splitlines())}
-
-
-def write(store: Path) -> None:
+def write(store: Path, page: Path = PAGE) -> None:
     """Make the page."""
     from wild_bugs import bugs
 
-    found = read(store)
+    entries: Store = {(e["look"], e["kind"], e["name"]): e for e in map(json.loads, store.read_text().splitlines())}
     listed = bugs()
-    counted = [b.name for b in listed if b.counted]
-    shown, aside = (sorted({n for _, k, n in found if k == f"planted-{g}"}) for g in ("shown", "aside"))
-    right = sorted({n for _, k, n in found if k == "right"})
-    lines = ["# Bugs of well-known libraries, planted errors, and `parvibench check`", ""]
-    lines += [
-        *_note("summary"),
-        "",
-        "| set | number | found at the first look | found with the questions of now |",
-        "|---|---:|---:|---:|",
+    names = {kind: sorted({n for _, k, n in entries if k == kind}) for kind in SETS.values()}
+    names["wild"] = [b.name for b in listed if b.counted]
+    shares = [
+        (t, len(names[k]), *(_share(entries, look, k, names[k]) for look in ("first", "now"))) for t, k in SETS.items()
     ]
-    sets = [("bugs of libraries", "wild", counted), ("planted, shown", "planted-shown", shown)]
-    sets += [("planted, put aside", "planted-aside", aside), ("right versions of the ports", "right", right)]
-    sets += [
+    planted = [
         (
-            "right versions of those with planted errors",
-            "right-planted",
-            sorted({n for _, k, n in found if k == "right-planted"}),
+            n.removeprefix("planted-"),
+            group,
+            *(_by(entries.get((look, f"planted-{group}", n), {})) for look in ("first", "now")),
         )
+        for group in ("shown", "aside")
+        for n in names[f"planted-{group}"]
     ]
-    lines += [
-        f"| {title} | {len(names)} | {_share(found, 'first', k, names)} | {_share(found, 'now', k, names)} |"
-        for title, k, names in sets
+    head = ["set", "number", "found at the first look", "found with the questions of now"]
+    blocks = [
+        ["# Bugs of well-known libraries, planted errors, and `parvibench check`"],
+        _note("summary"),
+        table(head, shares, head[1:]),
+        ["## The bugs"],
+        _wild(entries, listed),
+        ["## Replaced"],
+        [f"- {b.replaces}; in its place {b.reference}." for b in listed if b.replaces],
+        ["## Planted errors"],
+        _note("planted"),
+        table(["error", "group", "first look", "now"], planted),
+        _note("end"),
+        *_power(entries),
     ]
-    lines += ["", "## The bugs", "", *_wild(found, listed), "", "## Replaced", ""]
-    lines += [f"- {b.replaces}; in its place {b.reference}." for b in listed if b.replaces]
-    lines += [
-        "",
-        "## Planted errors",
-        "",
-        *_note("planted"),
-        "",
-        *_planted(found, shown, aside),
-        "",
-        *_note("end"),
-        "",
-        *_power(found),
-        "",
-    ]
-    PAGE.write_text("\n".join(lines))
-    sys.stdout.write(f"{PAGE}\n")
+    page.write_text("\n\n".join("\n".join(block) for block in blocks) + "\n")
+    sys.stdout.write(f"{page}\n")
 
 
 def _note(part: str) -> list[str]:
@@ -75,44 +68,38 @@ def _note(part: str) -> list[str]:
     return text.split("<!--")[0].strip().splitlines()
 
 
-def _share(found: Store, look: str, kind: str, names: Iterable[str]) -> str:
-    seen = [found[look, kind, n]["found"] for n in names if (look, kind, n) in found]
+def _share(entries: Store, look: str, kind: str, names: Sequence[str]) -> str:
+    seen = [entries[look, kind, n]["found"] for n in names if (look, kind, n) in entries]
     return f"{sum(seen)} of {len(seen)}" if seen else "-"
 
 
-def _wild(found: Store, listed: list[Any]) -> list[str]:
-    head = "| bug | error | first look | now | chain states, CPU s | its own tests then, as far as the thread tells | independent draws that a test of moments needs |"
-    rows = [head, "|---|---|---|---|---:|---|---:|"]
+def _wild(entries: Store, listed: Sequence[Any]) -> list[str]:
+    head = [
+        "bug",
+        "error",
+        "first look",
+        "now",
+        "chain states, CPU s",
+        "its own tests then, as far as the thread tells",
+    ]
+    head += ["independent draws that a test of moments needs"]
+    rows = []
     for b in listed:
-        first, now, plain = (found.get((look, "wild", b.name), {}) for look in ("first", "now", "moments"))
+        first, now, plain = (entries.get((look, "wild", b.name), {}) for look in ("first", "now", "moments"))
         last = now or first
         cost = f"{_count(last.get('draws', 0))}, {last.get('cpu_s', 0):.0f}"
         name = f"{b.name}{'' if b.counted else ' (changes no law)'}: {b.reference}"
-        rows.append(
-            f"| {name} | {_cell(b.error)} | {_by(first)} | {_by(now)} | {cost} | {b.tests} | {_needed(plain)} |"
-        )
-    return rows
+        rows.append((name, b.error, _by(first), _by(now), cost, b.tests, _needed(plain)))
+    return table(head, rows, (head[4], head[6]))
 
 
-def _power(found: Store) -> list[str]:
+def _power(entries: Store) -> list[list[str]]:
     """Bugs in a share of the steps."""
-    entries: dict[str, list[tuple[float, Entry]]] = {n.split(" ")[0]: [] for _, k, n in found if k == "power"}
-    for (_, kind, name), entry in found.items():
-        if kind == "power":
-            bug, share = name.split(" ")
-            entries[bug].append((float(share), entry))
-    rows = [
-        "Bugs missed at the first look, in a share of the steps:",
-        "",
-        "| bug | share of steps | now | chain states |",
-        "|---|---:|---|---:|",
-    ]
-    for bug, parts in sorted(entries.items()):
-        rows += [
-            f"| {bug} | {share:.1%} | {_by(e)} | {_count(e['draws'])} |"
-            for share, e in sorted(parts, key=lambda p: -p[0])
-        ]
-    return rows if entries else []
+    parts = [(*name.split(" "), e) for (_, kind, name), e in entries.items() if kind == "power"]
+    parts.sort(key=lambda part: (part[0], -float(part[1])))
+    rows = [(bug, f"{float(share):.1%}", _by(e), _count(e["draws"])) for bug, share, e in parts]
+    head = ["bug", "share of steps", "now", "chain states"]
+    return [["Bugs missed at the first look, in a share of the steps:"], table(head, rows, head[1::2])] if rows else []
 
 
 def _by(entry: Entry) -> str:
@@ -127,27 +114,12 @@ def _by(entry: Entry) -> str:
 def _needed(entry: Entry) -> str:
     if not entry:
         return "-"
-    needed = entry["needed"]
-    errors = f"mean {entry['mean']:+.2g} sd, variance {entry['variance']:+.1%}"
-    if not math.isfinite(needed):
+    if not math.isfinite(entry["needed"]):
         return "no error seen in 240,000 states"
-    return f"{_count(max(needed, 20))} ({errors})" if needed >= 20 else "20 or fewer"
+    errors = f"mean {entry['mean']:+.2g} sd, variance {entry['variance']:+.1%}"
+    return f"{_count(entry['needed'])} ({errors})" if entry["needed"] >= 20 else "20 or fewer"
 
 
 def _count(number: float) -> str:
     """Two digits."""
     return f"{float(f'{number:.2g}'):,.0f}"
-
-
-def _planted(found: Store, shown: list[str], aside: list[str]) -> list[str]:
-    rows = ["| error | group | first look | now |", "|---|---|---|---|"]
-    for group, names in (("shown", shown), ("aside", aside)):
-        for name in names:
-            first, now = (found.get((look, f"planted-{group}", name), {}) for look in ("first", "now"))
-            rows.append(f"| {name.removeprefix('planted-')} | {group} | {_by(first)} | {_by(now)} |")
-    return rows
-
-
-def _cell(text: str) -> str:
-    """Text in a table."""
-    return text.replace("|", "\\|")

@@ -1,1 +1,1 @@
-"""Claims of the four papers, a module each; ``claim`` holds the rule."""
+"""Claims of the four papers: ``claims.yaml`` states them, ``claim`` has the rule, and a module a paper measures the effects."""

@@ -1,8 +1,8 @@
-"""What a claim of a paper is, the rule by which it stands or falls, and runs of methods to measure it by.
+"""What a claim of a paper is, the rule by which it is judged, and runs of methods to measure it by.
 
 A claim states one or more effects, each signed so that what the paper says makes it exceed a bound. The rule, the same
 for all and fixed before anything ran: every effect is measured on each replicate and has a 95% interval of its mean by
-Student's t. The claim is **supported** where all intervals lie above their bounds, **not supported** where one lies
+Student's t. The claim is **supported** where all intervals are above their bounds, **not supported** where one is
 below (at 95% over the claim's effects together, Bonferroni), else **inconclusive**. A replicate that failed counts as
 one more than twice the largest finite effect of its part.
 """
@@ -10,12 +10,14 @@ one more than twice the largest finite effect of its part.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
@@ -28,7 +30,7 @@ LEVEL = 0.95
 SUPPORTED, NOT_SUPPORTED, INCONCLUSIVE = "supported", "not supported", "inconclusive"
 #: Settings as in the paper; steps scaled so that the methods move alike; steps tuned by one rule for all.
 CONDITIONS = ("paper", "matched", "tuned")
-#: Grids of tuned steps by unit: nine values each, extended where the best lies at an end.
+#: Grids of tuned steps by unit: nine values each, extended where the best is at an end.
 GRID = {"x^2": [1e-4, 1.0], "x": [1e-3, 1.0], "rate": [3e-5, 0.1]}
 
 
@@ -36,17 +38,30 @@ GRID = {"x^2": [1e-4, 1.0], "x": [1e-3, 1.0], "rate": [3e-5, 0.1]}
 class Claim:
     """One claim, its effects, and how they are measured.
 
-    ``measure`` gives, for each name in ``bounds``, the effect on each of ``replicates`` replicates.
+    ``measure`` names a function of this package, as ``module:function``, that gives for each name in ``bounds`` the
+    effect on each of ``replicates`` replicates.
     """
 
     number: str
     source: str
     says: str
     bounds: Mapping[str, float]
-    measure: Callable[[Laboratory], Mapping[str, ArrayLike]]
+    measure: str
     replicates: int = 10
-    conditions: tuple[str, ...] = CONDITIONS
+    conditions: Sequence[str] = CONDITIONS
     note: str = ""
+
+    def effects(self, lab: Laboratory) -> Mapping[str, ArrayLike]:
+        """The effects, measured."""
+        module, _, function = self.measure.partition(":")
+        found: Mapping[str, ArrayLike] = getattr(import_module(f".{module}", __package__), function)(lab)
+        return found
+
+
+def read_claims() -> dict[str, Claim]:
+    """All claims of ``claims.yaml`` by number."""
+    entries = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text("utf-8"))
+    return {number: Claim(number, **entry) for number, entry in entries.items()}
 
 
 @dataclass(frozen=True)
@@ -109,13 +124,17 @@ class Measured:
         """Values at the end, (R,); a replicate that diverged counts as the worst there is.
 
         Raises:
-            ValueError: nobody measured it.
+            ValueError: it was not measured.
         """
         cell = self._cell(label, task)
         if metric in cell.absent:
             raise ValueError(f"{label} has no {metric}: {cell.absent[metric]}")
         stored = cell.values.get(metric) or [None] * cell.n_replicates
         return np.array(metric_values(metric, stored))
+
+    def log_ratio(self, metric: str, worse: str, better: str, task: str | None = None) -> NDArray[np.float64]:
+        """Logarithm of one method's value over another's, (R,)."""
+        return log_ratio(self.last(worse, metric, task), self.last(better, metric, task))
 
     def curve(self, label: str, metric: str, task: str | None = None) -> NDArray[np.float64]:
         """Values at the checkpoints, (R, C); a replicate that has diverged counts as the worst there is."""
@@ -138,7 +157,7 @@ class Measured:
 
 @dataclass
 class Laboratory:
-    """Where a claim is measured: under which condition, how often, and where runs are kept."""
+    """Where a claim is measured: under which condition, how often, and where runs are stored."""
 
     store: Path
     condition: str = "paper"
@@ -152,7 +171,7 @@ class Laboratory:
     def run(
         self, task: str, methods: Mapping[str, Mapping[str, Any]], *, given_steps: bool = False, **protocol: Any
     ) -> Measured:
-        """Run methods, label -> entry of a suite, on a task; finished cells are kept.
+        """Run methods, label -> entry of a suite, on a task; finished cells are not run again.
 
         An entry's ``step_size`` is that of the paper, by its settings or its preset; it is dropped where steps are
         tuned, but for ``given_steps``, where a claim goes through steps itself. ``protocol``: further keys of the suite; ``budget``, ``samples`` and ``burn_in`` come before a preset's.
@@ -175,7 +194,7 @@ class Laboratory:
         return Measured(results)
 
     def rows(self, suite: str, *rows: str, replicates: int | None = None) -> Measured:
-        """Run rows of a paper's suite, named by globs of TASK/LABEL; finished cells are kept."""
+        """Run rows of a paper's suite, named by globs of TASK/LABEL; finished cells are not run again."""
         options = {"rows": rows, "replicates": replicates or self.replicates, "workers": self.workers}
         return Measured(
             pb.run(suite, profile="paper", out=self.store / self.condition, tracking=False, warn=str, **options)

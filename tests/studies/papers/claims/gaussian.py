@@ -1,4 +1,4 @@
-"""A Gaussian in 50 dimensions that is stiff in two: the target of a claim, given as a task of one's own."""
+"""A Gaussian in 50 dimensions that is stiff in two: the target of a claim, given as an unregistered task."""
 
 from __future__ import annotations
 

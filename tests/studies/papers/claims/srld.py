@@ -1,4 +1,4 @@
-"""Claims of Ye, Ren & Liu (2020), arXiv:2002.09070 (SRLD), on its synthetic targets.
+"""Effects of the claims of Ye, Ren & Liu (2020), arXiv:2002.09070 (SRLD).
 
 LD is SRLD without repulsion, on the same noise. The paper compares both where they move equally far a step: under the
 condition "paper" SRLD's step is scaled by the ratio of their drifts, under "matched" both have LD's step, under
@@ -8,6 +8,7 @@ condition "paper" SRLD's step is scaled by the ratio of their drifts, under "mat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import stats
 
 from parvibench.core.registry import load_method, load_task
 
-from .claim import Claim, Laboratory, Measured, log_ratio
+from .claim import Laboratory, Measured, log_ratio
 
 METRICS = ["mmd2_u", "ess_bulk", "mode_weight_tv"]
 STATES = 500
@@ -60,11 +61,8 @@ def compared(runs: Measured, task: str) -> dict[str, ArrayLike]:
     return {
         "log MMD2, LD over SRLD": log_ratio(excess(runs, "ld"), excess(runs, "srld")),
         "log W1, LD over SRLD": log_ratio(marginal_w1(runs, "ld", task), marginal_w1(runs, "srld", task)),
-        "log ESS, SRLD over LD": log_ratio(runs.last("srld", "ess_bulk"), runs.last("ld", "ess_bulk")),
+        "log ESS, SRLD over LD": runs.log_ratio("ess_bulk", "srld", "ld"),
     }
-
-
-BETTER = dict.fromkeys(("log MMD2, LD over SRLD", "log W1, LD over SRLD", "log ESS, SRLD over LD"), 0.0)
 
 
 def correlated(lab: Laboratory) -> Mapping[str, ArrayLike]:
@@ -121,7 +119,7 @@ def too_strong(lab: Laboratory) -> Mapping[str, ArrayLike]:
     task, alphas = "gaussian-100d", (0.0, 10.0, 20.0, 50.0, 100.0)
     runs = chains(lab, task, {f"{a:g}": {"alpha": a} for a in alphas})
     return {
-        "log ESS, 100 over 10": log_ratio(runs.last("100", "ess_bulk"), runs.last("10", "ess_bulk")),
+        "log ESS, 100 over 10": runs.log_ratio("ess_bulk", "100", "10"),
         "log MMD2, 100 over 10": log_ratio(excess(runs, "100"), excess(runs, "10")),
         "log W1, 100 over 10": log_ratio(marginal_w1(runs, "100", task), marginal_w1(runs, "10", task)),
     }
@@ -130,13 +128,10 @@ def too_strong(lab: Laboratory) -> Mapping[str, ArrayLike]:
 def stronger_is_better(lab: Laboratory) -> Mapping[str, ArrayLike]:
     task, alphas = "gmm2-20d", (0.0, 5.0, 10.0, 20.0)
     runs = chains(lab, task, {f"{a:g}": {"alpha": a} for a in alphas})
-    effects: dict[str, ArrayLike] = {}
-    for weak, strong in MIXTURE_STEPS:
-        effects[f"log MMD2, {weak} over {strong}"] = log_ratio(excess(runs, weak), excess(runs, strong))
-    return effects
-
-
-MIXTURE_STEPS = (("0", "5"), ("5", "10"), ("10", "20"))
+    return {
+        f"log MMD2, {weak} over {strong}": log_ratio(excess(runs, weak), excess(runs, strong))
+        for weak, strong in (("0", "5"), ("5", "10"), ("10", "20"))
+    }
 
 
 def spacing_matters_little(lab: Laboratory) -> Mapping[str, ArrayLike]:
@@ -146,61 +141,58 @@ def spacing_matters_little(lab: Laboratory) -> Mapping[str, ArrayLike]:
     )
     values = {c: marginal_w1(runs, f"{c}", "correlated-2d") for c in spacings}
     others = [-np.abs(log_ratio(values[100], values[c])) for c in spacings if c != 100]
-    return {LITTLE: np.mean(others, 0)}
+    return {"log W1, away from that of spacing 100, negative": np.mean(others, 0)}
 
 
-LITTLE = "log W1, away from that of spacing 100, negative"
+SETS = ("boston", "concrete", "energy", "naval", "wine-red", "wine-white", "yacht")
+BANDITS = ("bandit-mushroom", "bandit-wheel")
+SPLITS = 20
 
-CLAIMS = (
-    Claim(
-        "C12",
-        "SRLD, Section 6.1, Figure 2",
-        "On the correlated Gaussian SRLD has a lower MMD and W1 and a higher ESS than LD that moves equally far.",
-        BETTER,
-        correlated,
-        replicates=20,
-    ),
-    Claim(
-        "C13",
-        "SRLD, Appendix B.1",
-        "The same on a mixture of two, whose second mode SRLD finds earlier.",
-        {**BETTER, "log number of kept states before the second mode, LD over SRLD": 0.0},
-        mixture,
-        replicates=20,
-    ),
-    Claim(
-        "C14",
-        "SRLD, Theorems 4.1 to 4.3",
-        "Without repulsion SRLD is LD; with it the law stays, the better the longer the memory.",
-        {"distance of LD's path from SGLD's": -1e-4, "bias of log variance, M = 5 less M = 100": 0.0},
-        unchanged_law,
-        replicates=20,
-        conditions=("paper",),
-    ),
-    Claim(
-        "C15",
-        "SRLD, Appendix B.2",
-        "Too strong a repulsion, 100 in 100 dimensions, raises the ESS and spoils MMD and W1.",
-        dict.fromkeys(("log ESS, 100 over 10", "log MMD2, 100 over 10", "log W1, 100 over 10"), 0.0),
-        too_strong,
-        conditions=("paper",),
-    ),
-    Claim(
-        "C16",
-        "SRLD, Appendix B.3",
-        "On the mixture in 20 dimensions the MMD falls as alpha grows from 0 to 20.",
-        {f"log MMD2, {weak} over {strong}": 0.0 for weak, strong in MIXTURE_STEPS},
-        stronger_is_better,
-        replicates=20,
-        conditions=("paper", "tuned"),
-    ),
-    Claim(
-        "C20",
-        "SRLD, Appendix A",
-        "The spacing of the memory matters little, from 10 to 200 steps.",
-        {LITTLE: -float(np.log(2))},
-        spacing_matters_little,
-        replicates=20,
-        conditions=("paper",),
-    ),
-)
+
+def network(name: str) -> str:
+    """The paper's task on a set."""
+    return f"bnn-{name}-srld"
+
+
+def networks_beside_ld(lab: Laboratory) -> Mapping[str, ArrayLike]:
+    """By the rows of the table; tuned, by the chains that took their steps by the paper's rule, in a folder next to the store."""
+    if lab.tuned:
+        return _by_rule(lab.store.with_name("rule"))
+    runs = lab.rows("srld-table-1", "*/ld", "*/srld")
+    effects = {}
+    for name in SETS:
+        ld, srld = (runs.last(label, "nll", network(name)) for label in ("ld", "srld"))
+        effects[f"{name}: log RMSE, LD over SRLD"] = runs.log_ratio("rmse", "ld", "srld", network(name))
+        effects[f"{name}: NLL, LD less SRLD"] = ld - srld
+    return effects
+
+
+def _by_rule(folder: Path) -> Mapping[str, ArrayLike]:
+    """Split by split, means over chains; NaN of a set that was not run."""
+    effects = {}
+    for name in SETS:
+        file = folder / f"{name}-final.npz"
+        at = (
+            dict(np.load(file)) if file.is_file() else dict.fromkeys(("LD", "SRLD"), np.full((SPLITS, 1, 1, 2), np.nan))
+        )
+        ld, srld = (at[method][:, :, -1].mean(1).T for method in ("LD", "SRLD"))
+        effects[f"{name}: log RMSE, LD over SRLD"] = log_ratio(ld[0], srld[0])
+        effects[f"{name}: NLL, LD less SRLD"] = srld[1] - ld[1]
+    return effects
+
+
+def more_samples(lab: Laboratory) -> Mapping[str, ArrayLike]:
+    """The first checkpoint of these chains has 20 states, the last 100."""
+    runs = lab.rows("srld-table-1", "*/srld")
+    curves = {name: runs.curve("srld", "rmse", network(name)) for name in SETS}
+    return {f"{name}: log RMSE, 20 over 100 samples": log_ratio(c[:, 0], c[:, -1]) for name, c in curves.items()}
+
+
+def regret(lab: Laboratory) -> Mapping[str, ArrayLike]:
+    runs = lab.rows("srld-table-2")
+    effects = {}
+    for task in BANDITS:
+        effects[f"{task}: log regret, LD over SRLD"] = runs.log_ratio("regret_percent", "ld", "srld", task)
+        effects[f"{task}: log regret, SVGD over LD"] = runs.log_ratio("regret_percent", "svgd", "ld", task)
+    gaps = [np.asarray(effects[f"{task}: log regret, LD over SRLD"]) for task in BANDITS]
+    return {**effects, "log regret, LD over SRLD: wheel less mushroom": gaps[1] - gaps[0]}

@@ -1,4 +1,4 @@
-"""Claims of Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183 (LAPD): theory, as the paper has no experiments."""
+"""Effects of the claims of Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183 (LAPD): theory, as the paper has no experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy import stats
 from parvibench.core.registry import load_task
 from parvibench.reporting.facts.courses import iterations_to
 
-from .claim import Claim, Laboratory, log_ratio
+from .claim import Laboratory, log_ratio
 from .gaussian import CURVATURES, SHARED
 
 KL = "kl_projected"
@@ -141,67 +141,3 @@ def gaussian_divergence(x: NDArray[np.float64], curvatures: NDArray[np.float64])
     """KL, (R,), from N(0, diag(1 / curvatures)) of the Gaussian with the samples' (R, n, D) means and variances; about D/n too high."""
     v, m = x.var(1) * curvatures, x.mean(1) ** 2 * curvatures
     return 0.5 * (v + m - 1 - np.log(v)).sum(1)
-
-
-CLAIMS = (
-    Claim(
-        "C30",
-        "LAPD, Theorem 4.1 and Section 4.2",
-        "On mixtures of unit Gaussians the iterations to a KL of 0.1 do not grow with the dimension; ULA's do, linearly.",
-        {"0.2 less LAPD's exponent": 0.0, "ULA's exponent less 0.5": 0.0},
-        growth,
-        replicates=6,
-        conditions=("tuned",),
-        note="each method at the best of eight steps in each dimension",
-    ),
-    Claim(
-        "C31",
-        "LAPD, Algorithm 1",
-        "Where only the prior acts LAPD has no bias; ULA's variance is 1 / (1 - eta / 2).",
-        {"LAPD's log variance, away from 0": -0.02, "ULA's log variance, away from -log(1 - eta / 2)": -0.02},
-        unbiased_where_only_the_prior_acts,
-        conditions=("paper",),
-    ),
-    Claim(
-        "C32",
-        "LAPD, Section 4.2",
-        "As the prior's precision goes to 0, LAPD becomes ULA.",
-        {"distance of the paths": -1e-3},
-        becomes_ula,
-        conditions=("paper",),
-    ),
-    Claim(
-        "C33",
-        "LAPD, Theorem 4.2",
-        "Decaying steps reach a lower divergence in the same number of iterations than a constant one.",
-        {"log KL at the best step, constant less decaying": 0.0},
-        decaying_steps,
-        conditions=("tuned",),
-        note="at the best of eight steps samples of 4,000 chains tell neither from exact draws: the factor log(1 / KL) of the theory is not resolved",
-    ),
-    Claim(
-        "C34",
-        "LAPD, Section 3",
-        "The order of the two stages does not matter but for one half step.",
-        {"distance after the shift": -1e-9},
-        either_order,
-        replicates=3,
-        conditions=("paper",),
-    ),
-    Claim(
-        "C35",
-        "LAPD, Section 4.2",
-        "The prior's precision improves on ULA, the best lying near the curvature that all directions share.",
-        dict.fromkeys(
-            (
-                "log KL, ULA over LAPD at the shared curvature",
-                "log KL, LAPD at half of it over at it",
-                "log KL, LAPD at twice of it over at it",
-            ),
-            0.0,
-        ),
-        shared_curvature,
-        conditions=("paper",),
-        note="a Gaussian in 50 dimensions, 48 of curvature 1 and two of 4, chosen by its exact formulas; steps of 0.2. With 8 and two they put twice the shared curvature first",
-    ),
-)
