@@ -37,7 +37,7 @@ REPORTS = {"report --index": "report --index {}", "report --board": "report --bo
 #: Options and arguments that name what is read.
 READ = {
     "run --stan-library", "tune --stan-library", "report --stan-library", "report --out", "merge STORES", "check --stan-library",
-    "compare --out", "evaluate SAMPLES", "evaluate --reference", "evaluate --stan-library", "show --stan-library", "ui --out", "sync --out",
+    "compare --out", "calibrate --simulator", "evaluate SAMPLES", "evaluate --reference", "evaluate --stan-library", "show --stan-library", "ui --out", "sync --out",
     "submit STORE", "verify STORE", "accept ARCHIVE", "accept --container", "accept --reports", "reference build --stan-library",
 }  # fmt: skip
 
