@@ -131,9 +131,8 @@ class TuningForecast(NamedTuple):
 
     cells: int  #: of the first round
     first_round: float
-    finals: float  #: of the best ``finalists`` values over the whole horizon
+    finals: float  #: of the best values over the whole horizon
     growth: float  #: at most, of values beyond the ends of the grids
-    finalists: int
     unknown: int  #: number of grids that cannot be predicted
 
 
@@ -145,17 +144,18 @@ def forecast(
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tuning import Tuner
+    from parvibench.harness.suite.grids import ADDED
+    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, Tuner
 
     plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
     spec, grids = tuner.spec, tuner.one_of_each()
-    seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
-    known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
-    first, growth = (sum(s * times[k] for s, *times in known) for k in (0, 1))
-    finals = 0.0 if spec.share == 1 else sum(s for s, _, _ in known) / spec.share * spec.finalists
-    cells = sum(values for _, values, _ in known)
-    return TuningForecast(cells, first, finals, growth, spec.finalists, len(seconds) - len(known))
+    seconds = predict([cell for cell, _ in grids], Store(Path(out)))
+    known = [(s, values) for s, (_, values) in zip(seconds, grids, strict=True) if s is not None]
+    once = sum(s for s, _ in known)
+    first, growth = sum(s * values for s, values in known), once * EXTENSIONS * ADDED
+    finals = 0.0 if spec.share == 1 else once / spec.share * FINALISTS
+    return TuningForecast(sum(values for _, values in known), first, finals, growth, len(seconds) - len(known))
 
 
 def _plan(

@@ -25,7 +25,7 @@ from parvibench.harness.session import make_executor, run_cells
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.store.files import sha256
 from parvibench.harness.store.store import RunCell, RunRecord, Store
-from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.suite import stored_suite
 
 from .packing import Archive, Manifest, pack, read, source_name
 from .terms import Terms, is_built_in, is_plugin, same
@@ -69,7 +69,7 @@ def accept(
     if path.is_file():
         return Accepted(path, path.read_bytes(), read(path))
     own = _own(board).run
-    terms = Terms(Suite.model_validate(own.suite))
+    terms = Terms(stored_suite(own.suite))
     if lines := _broken_rules(theirs, board, terms, own.profile):
         raise InputError(f"{archive}: the board's rules:\n" + _list(lines))
     other = None if container is None else read(container)
