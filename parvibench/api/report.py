@@ -160,7 +160,7 @@ def ranking(results: Facts) -> Ranking:
             note += f" Samples {verdict} from exact draws." if verdict.endswith("able") else ""
             note += f" Marks: {marks}." if marks else ""
             told = note if row["status"] == "ok" else ""
-            cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, told)
+            cells[task, label] = Shown({k: v for k, v in tags.items() if v}, told)
     metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
     return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
 

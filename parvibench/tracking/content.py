@@ -1,4 +1,4 @@
-"""The names, tags, parameters and metrics of runs and cells in MLflow, and the views that its pages open with."""
+"""The names, tags, parameters and metrics of runs and cells in MLflow, and the views of its pages."""
 
 import contextlib
 import datetime as dt
@@ -9,15 +9,15 @@ import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import pandas as pd
+import numpy as np
 
 from parvibench.core import registry
-from parvibench.core.reference import Floored, load_floored
+from parvibench.core.reference import load_floored
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import checkpoint_values, metric_values, primary_metric
+from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.results import metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
 MAX_TAG, _MAX_PARAM = 5000, 6000
@@ -26,12 +26,6 @@ _COMPLETE = ("FINISHED", "FAILED", "KILLED")
 RATIO = "floor_ratio"
 #: Metrics of a cell that describe its cost: MLflow shows them apart from the others.
 _COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
-#: MLflow draws a chart for each metric of a cell: ``floor_ratio``, ``floor``, ``step_size`` and at most nine measured ones.
-#: The first of these are left out first; ``cell.json`` and ``curve.parquet`` hold them all.
-_MEASURED = 9
-_LEFT_OUT = (
-    "path_primary", "path_equivalent_n", "ess_per_evaluation", "tail_error", "ks_marginal", "kl_knn", "correlation_error", "divergences",
-)  # fmt: skip
 #: Metrics that the charts of several cells show, where there are any.
 _CHARTS = (
     RATIO, "floor", "step_size", "sliced_w2", "predictive_w2", "nll", "regret", "mean_error", "sd_error", "rhat", "ess_bulk", "acceptance",
@@ -41,7 +35,6 @@ _CHARTS = (
 class Shown(NamedTuple):
     """A leaderboard's row of a cell."""
 
-    ratio: float  #: of the primary metric to its noise floor; NaN without a floor
     tags: Mapping[str, str]  #: ``verdict``, ``marks``, ``result`` (number, marks, interval), where there are any
     note: str  #: one sentence
 
@@ -64,38 +57,45 @@ def is_same(run: Any, record: CellRecord) -> bool:
     )
 
 
-def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
+def points(record: CellRecord, curve: CurveGrid) -> Iterator[tuple[str, int, float, float]]:
     """Metric points of a cell: name, step, compute seconds, value (perhaps not finite).
 
-    Medians over replicates at every checkpoint; those that were measured at the end alone are at step 0, where MLflow
+    Medians over replicates at every checkpoint; of metrics that were measured at the end alone at step 0, where MLflow
     draws bars.
     """
-    primary, seconds, reference = primary_metric([record], record.task), record.seconds, floored(record.task)
-    row = registry.metrics().get(primary)
-    floor = reference.floor(primary, record.samples) if reference and row is not None and row.floor_ratio else None
-    order = sorted(record.values, key=lambda m: (m != primary, m in _LEFT_OUT and len(_LEFT_OUT) - _LEFT_OUT.index(m)))
-    shown = [m for m in order if m not in _COSTS][:_MEASURED]
-    for metric in (m for m, stored in record.values.items() if stored and m in (*shown, *_COSTS)):
-        parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
-        course = [(0, seconds, statistics.median(metric_values(metric, record.values[metric])))]
-        if len(parts) > 1:
-            medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
-            places = [rows[["iteration", "seconds"]].median() for rows in parts]
-            course = [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
-        for step, spent, value in course:
-            yield f"system/{metric}" if metric in _COSTS else metric, step, spent, value
+    primary = primary_metric([record], record.task)
+    floor = _floor(record, primary)
+    for metric, stored in record.values.items():
+        if not stored:
+            continue
+        name = f"system/{metric}" if metric in _COSTS else metric
+        for step, spent, value in _course(record, curve, metric):
+            yield name, step, spent, value
             if metric == primary and floor is not None:
-                yield RATIO, step, spent, value / floor.median
-                yield "floor", step, spent, floor.median
+                yield RATIO, step, spent, value / floor
+                yield "floor", step, spent, floor
     if record.effective_step is not None:
-        yield "step_size", 0, seconds, record.effective_step
+        yield "step_size", 0, record.seconds, record.effective_step
 
 
-@lru_cache(maxsize=4)  # the cells of a run are in the order of its tasks
-def floored(task: str) -> Floored | None:
-    """The reference of a task, or None."""
+def _course(record: CellRecord, curve: CurveGrid, metric: str) -> Iterator[tuple[int, float, float]]:
+    """Iteration, compute seconds and median of a metric at each checkpoint."""
+    measured = curve.metric(metric)
+    if len(measured) < 2:
+        yield 0, record.seconds, statistics.median(metric_values(metric, record.values[metric]))
+        return
+    for at, here in enumerate(measured.measured):
+        iteration, seconds = (float(np.median(measured.spent[axis][at, here])) for axis in ("iteration", "seconds"))
+        yield int(iteration), seconds, statistics.median(metric_values(metric, measured.at(at, record.diverged)))
+
+
+def _floor(record: CellRecord, primary: str) -> float | None:
+    """Median noise floor of the primary metric at the size of the samples; None where there is none."""
+    row = registry.metrics().get(primary)
     with contextlib.suppress(ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
-        return load_floored(task)
+        reference = load_floored(record.task)
+        floor = reference.floor(primary, record.samples) if reference and row is not None and row.floor_ratio else None
+        return None if floor is None else floor.median
     return None
 
 
@@ -137,14 +137,6 @@ def _source(run: Mapping[str, Any]) -> dict[str, str]:
     return {k: v for k, v in tags.items() if v}
 
 
-def dataset(task: str, version: int | str, run: Mapping[str, Any]) -> dict[str, str]:
-    """A task as MLflow's data set: its name, and the first digits of the SHA-256 of its reference, or its version."""
-    sha256 = str(run.get("provenance", {}).get("data", {}).get(f"reference of {task}", ""))
-    source = json.dumps({"task": task, "version": version, "reference_sha256": sha256})
-    digest = sha256[:12] or f"version {version}"[:36]
-    return {"name": task[:500], "digest": digest, "source_type": "parvibench", "source": source}
-
-
 def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
     """Tags that identify a run."""
     tags = {
@@ -165,14 +157,9 @@ def views(metrics: Mapping[str, float]) -> dict[str, str]:
     ranks = {n.partition("/")[2]: v for n, v in metrics.items() if n.startswith("average_rank/")}
     methods = [f"{RATIO}/{m}" for m in sorted(ranks, key=ranks.__getitem__) if f"{RATIO}/{m}" in metrics][:11]
     widths = {"verdict": 135, "marks": 110, "result": 170}
-    columns = {
-        f"metrics.`{RATIO}`": 100,
-        **{f"tags.`parvibench.{k}`": w for k, w in widths.items()},
-        "attributes.`Dataset`": 190,
-    }
-    found = {
-        "cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`")
-    }  # without their runs between them
+    columns = {f"metrics.`{RATIO}`": 100, **{f"tags.`parvibench.{k}`": w for k, w in widths.items()}}
+    # The cells alone, without the runs of suites between them.
+    found = {"cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`")}
     columns = {"metrics.`solved`": 90} | {f"metrics.`{n}`": 150 for n in methods}
     found["runs"] = _view("runs", columns, "run_id", ["solved", *map(re.escape, methods)], "attributes.start_time")
     return {f"mlflow.sharedViewState.parvibench-{k}": v for k, v in found.items() if len(v) <= MAX_TAG}

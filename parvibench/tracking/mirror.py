@@ -11,15 +11,13 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
                  solved/<label>, floor_ratio/<label>, average_rank/<label>   of a method, over the tasks
         run <task> / <label>   one per cell; tags parvibench.cell_key, .task, .label, .status ..., .unit.<metric> where it
                                has one; of the leaderboard .result, .verdict, .marks; its note: one sentence
-          dataset  the task, with the SHA-256 of its reference
           params   settings.*, budget.*, particles, replicates, seed ...
           metrics  <metric>        median over replicates, step = iteration (0 of those that are measured at the end alone)
                    floor, floor_ratio   of the primary metric: its noise floor, and its ratio to that
                    step_size
                    system/<metric>      seconds and other costs
-          artifacts  cell.json curve.parquet samples.npz traceback.txt samples.png
+          artifacts  cell.json curve.parquet samples.npz traceback.txt
 
-MLflow draws a chart for each metric: a cell has at most twelve besides its costs; ``cell.json`` has them all.
 Values that are not finite are left out (MLflow would store infinity as 1.8e308). The time axis of a
 metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
 
@@ -34,6 +32,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,9 +47,9 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
 
-from . import database, picture
+from . import database
 from .content import Ranking as Ranking
-from .writer import BATCH, Writer
+from .writer import Writer
 
 _GIVE_UP_AFTER = 2
 _WAITS = 10  #: times the timeout that is waited while records are delivered
@@ -74,7 +73,6 @@ class Mirror:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = 0
         self._error = ""
-        self._pictures: dict[str, _Job] = {}
         self._hurry = threading.Event()
         # Of two mirrors of a store at a time each would write the cells that it does not find.
         read_only = self.root.exists() and not os.access(self.root, os.W_OK)
@@ -91,8 +89,6 @@ class Mirror:
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
         """Mirror a cell of a run that was started here; its files lie in ``folder``."""
         self._put(lambda writer: writer.cell(run_id, record, folder))
-        if (folder / "samples.npz").is_file():
-            self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
     def end_run(self, run: Mapping[str, Any]) -> None:
         """Add the end of a run."""
@@ -105,19 +101,14 @@ class Mirror:
     def rank(self, run_id: str, ranking: Ranking) -> None:
         """Set the leaderboard that MLflow shows above a run, and its numbers of the run's cells."""
         self._put(lambda writer: writer.note(run_id, ranking))
-        names = list(ranking.cells)
-        for i in range(0, len(names), BATCH["tags"]):
-            part = {name: ranking.cells[name] for name in names[i : i + BATCH["tags"]]}
-            self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
+        for (task, label), row in ranking.cells.items():
+            self._put(partial(Writer.rank, run_id=run_id, task=task, label=label, row=row))
 
     def close(self, timeout: float = 60.0) -> str:
         """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
 
         ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
         """
-        for job in self._pictures.values() if len(self._pictures) <= picture.MOST else ():
-            self._put(job)  # the cells have run: their times are not affected
-        self._pictures.clear()
         self._queue.put(None)
         now = last = time.monotonic()
         end, done = now + _WAITS * timeout, self._done
@@ -148,7 +139,8 @@ class Mirror:
         writer: Writer | None = None
         failures = 0
         try:
-            writer = self._connected()
+            with self._alone:
+                writer = self._connected()
         except Exception as error:  # anything a server, a driver or a full disk can raise
             self._note(error)
         while (job := self._queue.get()) is not None:
@@ -171,9 +163,6 @@ class Mirror:
                 self._note(error)
 
     def _connected(self) -> Writer:
-        file = database.file_of(self.uri)
-        if file is not None:
-            database.prepare(file)
         # Artifacts go next to the store for a database, and where a server chooses.
         is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
         client = database.connect(self.uri)

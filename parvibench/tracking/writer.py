@@ -1,21 +1,21 @@
 """Writing runs and cells to MLflow, in one thread."""
 
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import read_curve
+from parvibench.harness.store.cell_files import read_columns
+from parvibench.harness.store.curve_grid import CurveGrid
 
-from . import content, picture
+from . import content
 from .archive import CELL_FILES
 from .content import Ranking, Shown
 
 #: Most entities that MLflow takes at a time.
-BATCH = {"metrics": 1000, "params": 100, "tags": 100}
+_BATCH = {"metrics": 1000, "params": 100, "tags": 100}
 
 
 class Writer:
@@ -30,8 +30,7 @@ class Writer:
         self._parents: dict[str, str] = {}
         self._experiment_of: dict[str, str] = {}
         self._runs: dict[str, Mapping[str, Any]] = {}
-        self._cells: dict[str, list[dict[str, str]]] = {}
-        self._written: dict[str, str] = {}  # key of a cell -> its MLflow run, if written here
+        self._cells: dict[str, dict[tuple[str, str], dict[str, str]]] = {}  # run -> task and label -> link
 
     def start_run(self, run: Mapping[str, Any]) -> None:
         """Find or make the parent run."""
@@ -45,11 +44,9 @@ class Writer:
         if found:
             self._client.update_run(uid, status="RUNNING")
         self._log_params(uid, content.run_params(run))  # those of an existing run may not have arrived
-        specs = [cell["spec"] for cell in run["cells"]]
-        self._log_tasks(uid, run, {spec["task"]: spec["task_version"] for spec in specs})
         self._client.log_dict(uid, dict(suite), "suite.yaml")
         self._client.log_dict(uid, dict(run), "run.json")
-        self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, []
+        self._parents[run_id], self._experiment_of[run_id], self._cells[run_id] = uid, experiment, {}
         self._runs[run_id] = run
 
     def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
@@ -67,7 +64,7 @@ class Writer:
         else:
             elsewhere = found.data.tags.get("mlflow.parentRunId") != parent
             link |= {"mlflow_run_id": found.info.run_id, "reused": str(elsewhere).lower()}
-        self._cells[run_id].append(link)
+        self._cells[run_id][record.task, record.label] = link
 
     def end_run(self, run: Mapping[str, Any]) -> None:
         """Write the run again as it ended."""
@@ -80,53 +77,29 @@ class Writer:
     def note(self, run_id: str, ranking: Ranking) -> None:
         """A run's leaderboard: the text on its page, its metrics, and the views that show them."""
         uid, run = self._parents[run_id], self._runs[run_id]
-        held = self._client.get_run(uid).data.metrics
+        before = self._client.get_run(uid).data.metrics
         start, now = content.milliseconds(run["started"]), int(time.time() * 1000)
         values = {content.clean_name(k): v for k, v in ranking.metrics.items() if math.isfinite(v)}
         # Of values at one step MLflow shows that of the latest time.
-        changed = [(k, v, now if k in held else start, 0) for k, v in values.items() if held.get(k) != v]
+        changed = [(k, v, now if k in before else start, 0) for k, v in values.items() if before.get(k) != v]
         self._batched(uid, "metrics", [self._entities.Metric(*p) for p in changed])
         self._client.set_tag(uid, content.NOTE, content.cut_lines(ranking.text, content.MAX_TAG))
         for tag, view in content.views(values).items():
             self._client.set_experiment_tag(self._experiment_of[run_id], tag, view)
 
-    def rank(self, run_id: str, cells: Mapping[tuple[str, str], Shown]) -> None:
-        """A leaderboard's rows of some cells; a cell of another run keeps those of that run's leaderboard."""
-        links = [link for link in self._cells[run_id] if (link["task"], link["label"]) in cells]
-        ids = ", ".join(f"'{link['mlflow_run_id']}'" for link in links)
-        known = list(self._experiments.values())
-        found = self._client.search_runs(known, f"attributes.run_id IN ({ids})") if links else []
-        data = {run.info.run_id: run.data for run in found}
-        for link in links:
-            uid = link["mlflow_run_id"]
-            if uid not in data:  # deleted there meanwhile
-                continue
-            ratio, tags, note = cells[link["task"], link["label"]]
-            tags = {f"parvibench.{k}": v for k, v in tags.items()}
-            tags |= {content.NOTE: note[: content.MAX_TAG]} if note else {}
-            held = data[uid].metrics.get(content.RATIO), data[uid].tags
-            if link["reused"] == "true" and "parvibench.result" in held[1]:
-                continue
-            metrics = []
-            if math.isfinite(ratio) and not math.isclose(ratio, held[0] or 0.0):
-                last = max((m.step for m in self._client.get_metric_history(uid, content.RATIO)), default=0)
-                metrics = [self._entities.Metric(content.RATIO, ratio, int(time.time() * 1000), last)]
-            changed = [self._entities.RunTag(k, v) for k, v in tags.items() if held[1].get(k) != v]
-            if metrics or changed:
-                self._client.log_batch(uid, metrics=metrics, tags=changed)
-
-    def picture(self, record: CellRecord, folder: Path) -> None:
-        """A picture of a cell's samples, if the cell was written here."""
-        if (uid := self._written.get(record.key)) is not None and (png := picture.draw(record, folder)) is not None:
-            with tempfile.TemporaryDirectory() as place:
-                path = Path(place, "samples.png")
-                path.write_bytes(png)
-                self._client.log_artifact(uid, str(path))
+    def rank(self, run_id: str, task: str, label: str, row: Shown) -> None:
+        """The leaderboard's row of a cell; a cell of another run has that of its own run."""
+        link = self._cells[run_id].get((task, label))
+        if link is None or link["reused"] == "true":
+            return
+        tags = {f"parvibench.{k}": v for k, v in row.tags.items()}
+        tags |= {content.NOTE: row.note[: content.MAX_TAG]} if row.note else {}
+        self._batched(link["mlflow_run_id"], "tags", [self._entities.RunTag(k, v) for k, v in tags.items()])
 
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
         for run_id, uid in self._parents.items():
-            cells = self._cells[run_id]
+            cells = list(self._cells[run_id].values())
             self._client.log_dict(uid, {"cells": cells}, "cells.json")
             failed = sum(Status(c["status"]).failed for c in cells)
             reused = sum(c["reused"] == "true" for c in cells)
@@ -145,9 +118,8 @@ class Writer:
         )
         uid: str = made.info.run_id
         self._log_params(uid, content.cell_params(record))
-        self._log_tasks(uid, run, {record.task: record.spec.task_version})
         file = folder / "curve.parquet"
-        curve = read_curve(file.read_bytes(), str(file)) if file.is_file() else None
+        curve = CurveGrid.of(*read_columns(file.read_bytes(), str(file))) if file.is_file() else CurveGrid.empty()
         measured = [
             self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in content.points(record, curve)
@@ -161,20 +133,13 @@ class Writer:
         else:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
         self._client.set_terminated(uid, content.mlflow_status(record.status), end_time=end)
-        self._written[record.key] = uid
         return uid
-
-    def _log_tasks(self, uid: str, run: Mapping[str, Any], versions: Mapping[str, int]) -> None:
-        """The tasks of an MLflow run, in its column of data sets."""
-        tasks = [self._entities.Dataset(**content.dataset(task, v, run)) for task, v in versions.items()]
-        context = [self._entities.InputTag("mlflow.data.context", "task")]
-        self._client.log_inputs(uid, [self._entities.DatasetInput(task, context) for task in tasks])
 
     def _log_params(self, uid: str, values: Mapping[str, str]) -> None:
         self._batched(uid, "params", [self._entities.Param(content.clean_name(k), v) for k, v in values.items()])
 
     def _batched(self, uid: str, kind: str, entities: list[Any]) -> None:
-        size = BATCH[kind]
+        size = _BATCH[kind]
         for i in range(0, len(entities), size):
             self._client.log_batch(uid, **{kind: entities[i : i + size]})
 
