@@ -142,7 +142,7 @@ def forecast(
 ) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.cell_runs import why_not_run
-    from parvibench.harness.forecast import predict, starting
+    from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan
@@ -167,7 +167,5 @@ def forecast(
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
     seconds = sum(row["predicted_seconds"] or 0.0 for _, row in waiting) / processes
-    if waiting and count and execution.ray is None:
-        seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     notes = [*plan.left_out, *dict.fromkeys(n for cell in cells for n in cell.notes)]
     return Forecast(rows, seconds, processes, notes, execution.tune and plan.untuned_part() is not None)

@@ -33,7 +33,7 @@ class Tuning(NamedTuple):
     file: Path | None = None  #: the suite file in which they were stored
     interrupted: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
-    tried: Sequence[Tried] = ()  #: the value at every step size tried, which ``tried.csv`` of the store lists, too
+    tried: Sequence[Tried] = ()  #: the value at every step size tried
 
 
 def tune(
@@ -101,7 +101,6 @@ def tune_suite(
     from parvibench.core.result import Status
     from parvibench.harness.session import make_executor, run_cells
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.grids import write_csv
     from parvibench.harness.suite.tuning import Tuner
     from parvibench.reporting.presented import Results
 
@@ -122,7 +121,6 @@ def tune_suite(
         return found
 
     tuned = tuner.tune(measured)
-    write_csv(tuner.tried, execution.out)
     return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out, tried=tuner.tried)
 
 

@@ -1,12 +1,9 @@
 """How long cells will take: from what they took before, or from a few steps of each and from its metrics."""
 
-import multiprocessing as mp
-import os
 import statistics
 import time
 from collections.abc import Sequence
 
-import psutil
 import torch
 
 from parvibench.core.algorithm import Algorithm
@@ -23,8 +20,6 @@ from .run.clock import one_thread
 from .run.judging import context_maker
 from .run.recorder import kept_states
 from .run.stepping import Trial
-from .workers.executors import Job, Notify
-from .workers.processes import Workers
 
 #: Settings that count steps before a method's own, which cost a fraction of these.
 _BEFORE = ("pretraining", "critic_pretraining")
@@ -45,23 +40,6 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
             paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     measured: dict[tuple[object, ...], float] = {}
     return [_seconds(cell, paces.get(_kind(cell)), measured) for cell in cells]
-
-
-def starting(chunks: int, workers: int) -> float:
-    """Seconds that workers need before they run so many chunks: imports of the fork server, and a process for each chunk."""
-    ((_, outcome),) = Workers(1, 300.0).run([_Start()], lambda job, news: None)
-    server, process = outcome.result or (0.0, 0.0)
-    return server + process * chunks / workers
-
-
-class _Start(Job[tuple[float, float]]):
-    """Processor time, s, that the fork server has taken, and its process for this job."""
-
-    def run(self, notify: Notify) -> tuple[float, float]:
-        """Both; 0 for the server where there is none."""
-        driver, server = mp.parent_process(), psutil.Process(os.getppid())
-        shared = 0.0 if driver is None or driver.pid == server.pid else sum(server.cpu_times()[:2])
-        return shared, time.process_time()
 
 
 def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:

@@ -60,18 +60,11 @@ def now() -> str:
 def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     """Status, costs and metric values of all chunks together."""
     diverged = {k: v for r in results for k, v in r.diverged.items()}
-    overheads: dict[str, float] = defaultdict(float)
-    for result in results:
-        for name, seconds in result.overheads.items():
-            overheads[name] += seconds
     absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
     # A metric that does not apply to some replicates has no value for the cell.
     names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
-    judged = [m for m in names if any(m in r.judged for r in results)]
     stuck = _never_moved(results)
-    flags = [*cell.notes, *(f for r in results for f in r.flags)]
-    if at_rest := stuck - diverged.keys():
-        flags.append(f"{len(at_rest)} of {cell.n_replicates} replicates never moved")
+    flags = _flags(cell, results, n_at_rest=len(stuck - diverged.keys()))
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, stuck, cell, defined=UNDEFINED not in flags),
@@ -79,16 +72,34 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": list(dict.fromkeys(flags)),
+        "flags": flags,
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
-        "overheads": dict(overheads),
+        "overheads": _overheads(results),
         "values": {m: _of_all(cell, m, [r.values for r in results]) for m in names},
-        "judged": {m: _of_all(cell, m, [r.judged for r in results]) for m in judged},
+        "judged": {
+            m: _of_all(cell, m, [r.judged for r in results]) for m in names if any(m in r.judged for r in results)
+        },
         "absent": absent,
     }
+
+
+def _flags(cell: Cell, results: Sequence[ChunkResult], n_at_rest: int) -> list[str]:
+    flags = [*cell.notes, *(f for r in results for f in r.flags)]
+    if n_at_rest:
+        flags.append(f"{n_at_rest} of {cell.n_replicates} replicates never moved")
+    return list(dict.fromkeys(flags))
+
+
+def _overheads(results: Sequence[ChunkResult]) -> dict[str, float]:
+    """Seconds by kind, of all chunks."""
+    total: dict[str, float] = defaultdict(float)
+    for result in results:
+        for name, seconds in result.overheads.items():
+            total[name] += seconds
+    return dict(total)
 
 
 def _of_all(cell: Cell, metric: str, values: Sequence[Mapping[str, list[float]]]) -> list[float | None]:

@@ -1,14 +1,13 @@
-"""The names, tags, parameters and metrics of runs and cells in MLflow, and the views of its pages."""
+"""The names, tags, parameters and metrics of runs and cells in MLflow."""
 
 import contextlib
 import datetime as dt
 import getpass
 import hashlib
-import json
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +25,6 @@ _COMPLETE = ("FINISHED", "FAILED", "KILLED")
 RATIO = "floor_ratio"
 #: Metrics of a cell that describe its cost: MLflow shows them apart from the others.
 _COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
-#: Metrics that the charts of several cells show, where there are any.
-_CHARTS = (
-    RATIO, "floor", "step_size", "sliced_w2", "predictive_w2", "nll", "regret", "mean_error", "sd_error", "rhat", "ess_bulk", "acceptance",
-)  # fmt: skip
 
 
 class Shown(NamedTuple):
@@ -147,33 +142,6 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
         "command": run.get("provenance", {}).get("command"),
     }
     return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v} | _source(run)
-
-
-def views(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Tags of an experiment that MLflow's pages offer as views: ``cells`` with their results, and ``runs`` over time.
-
-    ``metrics`` are those of a run; the best 11 methods are shown.
-    """
-    ranks = {n.partition("/")[2]: v for n, v in metrics.items() if n.startswith("average_rank/")}
-    methods = [f"{RATIO}/{m}" for m in sorted(ranks, key=ranks.__getitem__) if f"{RATIO}/{m}" in metrics][:11]
-    widths = {"verdict": 135, "marks": 110, "result": 170}
-    columns = {f"metrics.`{RATIO}`": 100, **{f"tags.`parvibench.{k}`": w for k, w in widths.items()}}
-    # The cells alone, without the runs of suites between them.
-    found = {"cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`")}
-    columns = {"metrics.`solved`": 90} | {f"metrics.`{n}`": 150 for n in methods}
-    found["runs"] = _view("runs", columns, "run_id", ["solved", *map(re.escape, methods)], "attributes.start_time")
-    return {f"mlflow.sharedViewState.parvibench-{k}": v for k, v in found.items() if len(v) <= MAX_TAG}
-
-
-def _view(name: str, columns: Mapping[str, int], tag: str, charts: Sequence[str], order: str) -> str:
-    """A view of the runs with a tag, in the format of MLflow's pages: columns with their widths, charts, sort key."""
-    state = {
-        "searchFilter": f"tags.`parvibench.{tag}` != ''", "orderByKey": order, "orderByAsc": name == "cells", "startTime": "ALL",
-        "lifecycleFilter": "Active", "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": list(columns),
-        "columnOrder": list(columns), "columnWidths": columns, "chartsSearchFilter": f"^({'|'.join(charts)})$", "runsHiddenMode": "SHOW_ALL",
-    }  # fmt: skip
-    # Versions that list views by name read ``state``, earlier ones its fields.
-    return json.dumps({"name": f"ParVIBench: {name}", "createdAt": 0, "state": json.dumps(state)} | state)
 
 
 def run_params(run: Mapping[str, Any]) -> dict[str, str]:

@@ -62,8 +62,7 @@ def experiment_page(uri: str, root: Path, suite: str) -> str:
     found = client.get_experiment_by_name(f"parvibench/{suite}")
     if found is None:
         return ""
-    view = "&viewStateShareKey=parvibench-cells" * ("mlflow.sharedViewState.parvibench-cells" in found.tags)
-    return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning{view}"
+    return f"#/experiments/{found.experiment_id}/runs?workflowType=machine_learning"
 
 
 def check_place(client: Any, root: Path) -> None:

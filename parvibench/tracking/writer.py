@@ -75,7 +75,7 @@ class Writer:
         self._client.log_artifacts(self._parents[run_id], str(folder), "report")
 
     def note(self, run_id: str, ranking: Ranking) -> None:
-        """A run's leaderboard: the text on its page, its metrics, and the views that show them."""
+        """A run's leaderboard: the text on its page, and its metrics."""
         uid, run = self._parents[run_id], self._runs[run_id]
         before = self._client.get_run(uid).data.metrics
         start, now = content.milliseconds(run["started"]), int(time.time() * 1000)
@@ -84,8 +84,6 @@ class Writer:
         changed = [(k, v, now if k in before else start, 0) for k, v in values.items() if before.get(k) != v]
         self._batched(uid, "metrics", [self._entities.Metric(*p) for p in changed])
         self._client.set_tag(uid, content.NOTE, content.cut_lines(ranking.text, content.MAX_TAG))
-        for tag, view in content.views(values).items():
-            self._client.set_experiment_tag(self._experiment_of[run_id], tag, view)
 
     def rank(self, run_id: str, task: str, label: str, row: Shown) -> None:
         """The leaderboard's row of a cell; a cell of another run has that of its own run."""
@@ -153,7 +151,7 @@ class Writer:
                     "with MLFLOW_TRACKING_URI set), or remove it for good (mlflow gc)"
                 )
             place = f"{self._artifact_root}/{name.partition('/')[2]}" if self._artifact_root else None
-            tags = {"mlflow.experimentKind": "custom_model_development"} | content.views({})
+            tags = {"mlflow.experimentKind": "custom_model_development"}
             try:
                 made = self._client.create_experiment(name, artifact_location=place, tags=tags)
             except Exception:  # another process has made it meanwhile

@@ -23,7 +23,6 @@ from parvibench.harness.marks.convergence import (
     undiagnosed,
 )
 from parvibench.harness.run.recorder import PathRecorder, kept_states
-from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.metrics.chains import rhat
 
 
@@ -90,7 +89,7 @@ def grid(before, last, metric="sliced_w2", checkpoints=(0, 1, 2)):
         for r, v in enumerate(values)
         if c in checkpoints
     ]
-    return CurveGrid.of_frame(records.make_curve(rows))
+    return records.make_grid(rows)
 
 
 def test_still_improving_follows_the_paired_median_and_its_interval():

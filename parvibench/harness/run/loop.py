@@ -186,14 +186,12 @@ class _Run:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
         budget, account, path, decisions = self.chunk.cell.spec.budget, self.account, self.path, self.decisions
         single = slow or budget.seconds is not None or decisions is not None
-        may_overflow, share = self.chunk.method.may_overflow, account.share(stepper.step)
+        share = account.share(stepper.step)
         every = self.snapshot.every if self.snapshot else math.inf
         beat_at, save_at = time.monotonic() + _BEAT_S, time.monotonic() + every
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
-            goal = min(pending[0] if pending else 1.0, _MARK if path.unmarked else 1.0)
-            stop = (stepper.step + 1, math.inf) if single else account.until(stepper.step, goal)
-            goes_on = stepper.go(*stop)
+            goes_on = stepper.go(*((stepper.step + 1, math.inf) if single else self._until(stepper.step, pending)))
             self.guard.check()
             if not goes_on:
                 break
@@ -204,8 +202,7 @@ class _Run:
                 path.mark = path.positions(state, step)
             reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
-            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
-            if (doubtful and self._all_diverged(state, step)) or (share >= 1 and account.timed_out):
+            if self._diverged(state, step, surely=due) or (share >= 1 and account.timed_out):
                 break
             if due:
                 pending = [p for p in pending if p > reached]
@@ -217,6 +214,17 @@ class _Run:
             if now >= save_at:
                 save_at = now + every
                 self._save(state, step, pending)
+
+    def _until(self, step: int, pending: list[float]) -> tuple[int, float]:
+        """The next inspection, as of ``Account.until``."""
+        goal = min(pending[0] if pending else 1.0, _MARK if self.path.unmarked else 1.0)
+        return self.account.until(step, goal)
+
+    def _diverged(self, state: Any, step: int, *, surely: bool) -> bool:
+        """Whether all replicates have diverged; looked at ``surely``, or where the sum of a state is not finite."""
+        may_overflow = self.chunk.method.may_overflow
+        doubtful = surely or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
+        return doubtful and self._all_diverged(state, step)
 
     def finish(self, stepper: Stepper) -> None:
         """Make the remaining decisions and judge the last state."""

@@ -1,19 +1,14 @@
 """The step sizes that tuning tries: a grid for each method, task and choice of options; and the values measured there."""
 
-import csv
-import io
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Method
-from parvibench.harness.store.files import write_atomically
 
 from .cells import Cell
 from .entries import TuneSpec
@@ -116,12 +111,3 @@ def values_of(
                 Tried(grid.cell.task, grid.cell.label, grid.options, step, metric, share, whole, name == chosen)
             )
     return found
-
-
-def write_csv(tried: Sequence[Tried], folder: Path) -> None:
-    """Write ``tried.csv`` into a folder, a row for each step size."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(Tried._fields)
-    rows.writerows([*t[:2], json.dumps(t.options), *t[3:]] for t in tried)
-    write_atomically(folder / "tried.csv", text.getvalue().encode())
