@@ -162,7 +162,7 @@ def forecast(
         rows.append(row)
         if state == "to run":
             waiting.append((cell, row))
-    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
+    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting]), strict=True):
         row["predicted_seconds"] = seconds
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)

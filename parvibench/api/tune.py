@@ -141,18 +141,17 @@ def forecast(
 ) -> TuningForecast:  # fmt: skip
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
-    from parvibench.harness.store.store import Store
     from parvibench.harness.suite.grids import ADDED
-    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, Tuner
+    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, SHARE, Tuner
 
     plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
-    spec, grids = tuner.spec, tuner.one_of_each()
-    seconds = predict([cell for cell, _ in grids], Store(Path(out)))
+    grids = tuner.one_of_each()
+    seconds = predict([cell for cell, _ in grids])
     known = [(s, values) for s, (_, values) in zip(seconds, grids, strict=True) if s is not None]
     once = sum(s for s, _ in known)
     first, growth = sum(s * values for s, values in known), once * EXTENSIONS * ADDED
-    finals = 0.0 if spec.share == 1 else once / spec.share * FINALISTS
+    finals = once / SHARE * FINALISTS
     return TuningForecast(sum(values for _, values in known), first, finals, growth, len(seconds) - len(known))
 
 

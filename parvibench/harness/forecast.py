@@ -1,6 +1,5 @@
-"""How long cells will take: from what they took before, or from a few steps of each and from its metrics."""
+"""How long cells will take: from a few steps of each and from its metrics."""
 
-import statistics
 import time
 from collections.abc import Sequence
 
@@ -10,8 +9,6 @@ from parvibench.core.algorithm import Algorithm
 from parvibench.core.budget import MAX_CHECKPOINTS
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.metric import Cost
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 
@@ -25,34 +22,20 @@ from .run.stepping import Trial
 _BEFORE = ("pretraining", "critic_pretraining")
 
 
-def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
+def predict(cells: Sequence[Cell]) -> list[float | None]:
     """Seconds of one process that each cell will take, on this machine; None where it cannot be predicted.
 
-    A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
-    iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
-    measured, in processor time.
+    A few steps of one chunk are taken, and one replicate's initial points are measured, in processor time.
     """
-    paces: dict[tuple[object, ...], list[float]] = {}
-    for folder in sorted((store.root / "cells").glob("[!.]*")):
-        record = store.usable(folder.name)
-        if record is not None and record.status is Status.OK and record.iterations:
-            whole = record.seconds + sum(record.overheads.values())
-            paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     measured: dict[tuple[object, ...], float] = {}
-    return [_seconds(cell, paces.get(_kind(cell)), measured) for cell in cells]
+    return [_seconds(cell, measured) for cell in cells]
 
 
-def _kind(cell: Cell | CellRecord) -> tuple[object, ...]:
-    spec = cell.spec
-    return spec.task, spec.algorithm, spec.particles, spec.chunk, spec.device, spec.dtype
-
-
-def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object, ...], float]) -> float | None:
+def _seconds(cell: Cell, measured: dict[tuple[object, ...], float]) -> float | None:
+    """``measured`` are seconds of the measurements of a replicate, by all that they depend on."""
     try:
         trial = foresee(cell)
         iterations = 0 if trial is None else trial.horizon
-        if paces:
-            return statistics.median(paces) * iterations * cell.n_replicates
         steps = 0.0 if trial is None else (trial.setup + trial.pace * iterations) * len(cell.chunks)
         path = _path_length(cell, iterations)
         shape = (cell.samples, cell.particles if path else 0, path, len(cell.spec.checkpoints))

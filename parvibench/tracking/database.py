@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from parvibench.core.errors import StoreError
 
-#: Held while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
+#: Locked while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
 #: and checks the tables, stores its context in module globals: two threads at a time break both, on different files too.
 _STARTING = threading.RLock()
 

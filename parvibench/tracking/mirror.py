@@ -1,25 +1,11 @@
 """The MLflow mirror: every run and cell of a store, as an observer of runs or later, to browse and compare in MLflow.
 
-The store is the truth; the mirror is a copy that may lag behind, be away, or be made later::
-
-    experiment parvibench/<suite>
-      run <suite> <profile>, <start>   one per suite run; tag parvibench.run_id; its note: the leaderboard
-        suite.yaml run.json cells.json   cells.json: every requested cell -> its MLflow run
-        report/                          the page with its figures, when one was written
-        params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
-        metrics  solved                    share of the tasks on which a method is indistinguishable from exact draws
-                 solved/<label>, floor_ratio/<label>, average_rank/<label>   of a method, over the tasks
-        run <task> / <label>   one per cell; tags parvibench.cell_key, .task, .label, .status ..., .unit.<metric> where it
-                               has one; of the leaderboard .result, .verdict, .marks; its note: one sentence
-          params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric>        median over replicates, step = iteration (0 of those that are measured at the end alone)
-                   floor, floor_ratio   of the primary metric: its noise floor, and its ratio to that
-                   step_size
-                   system/<metric>      seconds and other costs
-          artifacts  cell.json curve.parquet samples.npz traceback.txt
+The store is the truth; the mirror is a copy that may lag behind, be away, or be made later. An experiment
+``parvibench/<suite>`` has a run per suite run, tag ``parvibench.run_id``, and under it one per cell, tag
+``parvibench.cell_key``; ``docs/howto/mlflow-server.md`` lists what they hold.
 
 Values that are not finite are left out (MLflow would store infinity as 1.8e308). The time axis of a
-metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
+metric is compute time: each point is as many seconds after the start as its checkpoint had cost.
 
 A cell belongs to the run that first mirrored it. Later runs that reuse it link to it in their
 ``cells.json``; only another outcome (a retried failure, recomputed metrics) takes its place.

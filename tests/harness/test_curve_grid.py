@@ -1,4 +1,4 @@
-"""Curves as arrays, beside the same answers from tables of their rows."""
+"""Curves as arrays give the same answers as tables of their rows."""
 
 from pathlib import Path
 

@@ -5,7 +5,6 @@ import time
 import pytest
 
 from parvibench.harness.forecast import foresee, predict
-from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
 
@@ -42,15 +41,14 @@ def test_waiting_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slow.pace < 0.01
 
 
-def test_a_forecast_holds_steps_and_metrics(tmp_path) -> None:
+def test_a_forecast_holds_steps_and_metrics() -> None:
     """Twice the steps take twice the pace; more metrics take more, though steps do not."""
-    store = Store(tmp_path)
     base, longer = cell(), cell(SUITE.replace("iterations: 2000", "iterations: 2000000"))
-    (short,), (long,) = predict([base], store), predict([longer], store)
+    (short,), (long,) = predict([base]), predict([longer])
     assert short is not None
     assert long > 100 * foresee(base).pace * 2000
     more = cell(SUITE.replace("[sliced_w2]", "[sliced_w2, w2, ess_bulk, rhat, mmd2, kl_knn]"))
-    (costly,) = predict([more], store)
+    (costly,) = predict([more])
     assert costly > short
 
 

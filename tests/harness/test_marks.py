@@ -39,7 +39,7 @@ def after(*cells):
 
 
 def test_a_replicate_beyond_five_times_the_start_counts_as_diverged():
-    """A median of 1 at the start: 4.9 stays, 5.1 and 500 go, the cell goes on, and the worst is told."""
+    """A median of 1 at the start: 4.9 stays, 5.1 and 500 go, the cell goes on, and the worst is recorded."""
     found = after(
         cell("initial", [0.5, 1.0, 9.0]), cell("svgd", [0.2, 5.1, 4.9, 500.0, None], n_diverged=1, diverged={4: 7})
     )

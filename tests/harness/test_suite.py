@@ -1,4 +1,4 @@
-"""Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
+"""Suite files: what is wrong is reported by file, line and key path, and nothing else happens."""
 
 import pytest
 from hypothesis import given, settings
@@ -189,5 +189,5 @@ def test_suites_of_earlier_runs_are_read_with_keys_that_are_gone() -> None:
     suite = parse(GOOD + "tune: {step_size: [1.0e-3, 1.0]}\n")
     values = suite.resolved()
     values["algorithms"] = [{**a, "match_drift": False} for a in values["algorithms"]]
-    values["tune"] |= {"choices": {}, "finalists": 2}
+    values["tune"] |= {"choices": {}, "finalists": 2, "share": 0.25}
     assert stored_suite(values) == suite

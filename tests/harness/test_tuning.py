@@ -136,7 +136,7 @@ def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones
 ) -> None:
     """A quarter prefers 1, then 0.1; over the whole horizon every step above ``bearable`` becomes the worse the larger it is.
 
-    Below the grid (0.001) values are added, which run for the quarter, too, until the best lies inside; the fourth is the last.
+    Below the grid (0.001) values are added, which run for the quarter, too, until the best is inside; the fourth is the last.
     """
     text = SUITE.replace("points: 3", "points: 5")
     whole = 60 * 50
@@ -312,7 +312,7 @@ def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path:
 
 
 def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() -> None:
-    """A method that somebody adds to a published suite is not refused; the report marks it."""
+    """A method that is added to a published suite is not refused; the report marks it."""
     suite = parse_suite(HALF.replace("ula, svgd, exact", "ula, svgd, sgld, exact").encode(), "mine.yaml")
     alone = tuned_values.of_tasks(suite, {"multimodal"})
     cells = expand(alone)

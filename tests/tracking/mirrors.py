@@ -47,7 +47,7 @@ def make_curve():
 
 
 def make_store(root, run, *cells):
-    """A store whose mirror lies beside it."""
+    """A store with its mirror in its folder."""
     store = Store(root)
     for record, curve in cells:
         samples = None if curve is None else np.arange(48, dtype=np.float32).reshape(3, 8, 2)

@@ -17,7 +17,7 @@ class Strict(BaseModel):
 
 
 def as_entry(value: Any) -> Any:
-    """A bare name stands for an entry of that name."""
+    """An entry from its bare name."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -156,8 +156,7 @@ class TuneSpec(Strict):
     step_size: Ends | dict[Unit, Ends]  #: ends of the log grid, one for all units or one for each
     points: int = Field(9, ge=2, le=50)  #: number of grid points
     replicates: int = Field(3, ge=1, le=100)  #: tuning replicates (disjoint streams, rows that no result is judged by)
-    share: float = Field(0.25, gt=0, le=1)  #: budget of the first runs, as a share of the suite's
-    metric: str | None = None  #: to minimise or maximise; default: each task's primary metric
+    metric: str | None = None  #: that decides; default: each task's primary metric
     #: label -> setting -> values to try, with a grid each
     options: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
 

@@ -169,7 +169,7 @@ def stored_suite(plain: Mapping[str, Any]) -> Suite:
     for part in ("algorithms", "rows"):
         values[part] = [{k: v for k, v in entry.items() if k != "match_drift"} for entry in plain.get(part, ())]
     if tune := plain.get("tune"):
-        values["tune"] = {k: v for k, v in tune.items() if k not in ("choices", "finalists")}
+        values["tune"] = {k: v for k, v in tune.items() if k not in ("choices", "finalists", "share")}
     return Suite.model_validate(values)
 
 

@@ -5,11 +5,11 @@ The procedure, the same for every (task, method) of a suite:
 1. A log grid of ``points`` values (9), one grid for each unit of the step: ``x^2`` (it multiplies a score), ``x`` (a rule
    that rescales, such as Adam, moves x by it) and ``rate`` (Adam's, of the parameters of a generator). Options that the
    suite lists, such as SVGD's rule, are tried with a grid each.
-2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
+2. All values run for ``SHARE`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid is at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
 3. The best ``FINALISTS`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
    While it is worse than the same step was after the share, the next smaller one runs too (particles that end in the
-   posterior's mode, say, do so the sooner the larger the step), and while it lies at the end of its grid the next one
+   posterior's mode, say, do so the sooner the larger the step), and while it is at the end of its grid the next one
    beyond, at most ``FURTHER`` (4) times.
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
@@ -39,6 +39,8 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end, and best values of a method that run for the whole horizon.
 EXTENSIONS, FINALISTS = 2, 2
+#: Budget of the first runs, as a share of the suite's.
+SHARE = 0.25
 #: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
@@ -108,8 +110,6 @@ class Tuner:
         return self._chosen(records, last)
 
     def _finals(self, scores: dict[str, float]) -> list[tuple[Grid, float]]:
-        if self.spec.share == 1:
-            return []
         found = []
         for grids in self._grids.values():
             tried = [(g, s) for g in grids for s in g.steps if g.named(s) in scores]
@@ -178,7 +178,7 @@ class Tuner:
     def _cell(self, grid: Grid, step: float, *, whole: bool = False) -> Cell:
         """One value of a grid, measured over the share of the horizon or the ``whole`` of it."""
         task, algorithm = grid.cell.load()
-        share = 1.0 if whole else self.spec.share
+        share = 1.0 if whole else SHARE
         # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
         mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
         rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0

@@ -1,7 +1,7 @@
 """Worker processes and their subprocesses: memory limits, and termination as a group.
 
 A worker leads a process group, whose memory is counted and which is killed as a whole. A process that left the group
-(``setsid``) is found by the worker's log, which is its standard output: on Linux every process that holds the log is
+(``setsid``) is identified by the worker's log, which is its standard output: on Linux every process that holds the log is
 killed, too. When the driver dies, its workers end themselves in the same way, those that hold the interpreter lock
 some time after their time limit, and remove the folder of their logs.
 """

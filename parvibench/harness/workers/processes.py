@@ -256,4 +256,4 @@ def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
     with contextlib.suppress(BrokenPipeError):
         send(outcome)
     pipe.close()
-    os._exit(0)  # no clean-up of a plug-in's stands in the way
+    os._exit(0)  # without the clean-up of a plug-in
