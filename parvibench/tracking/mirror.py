@@ -16,7 +16,6 @@ import importlib
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,6 @@ from .content import Ranking as Ranking
 from .writer import Writer
 
 _GIVE_UP_AFTER = 2
-_WAITS = 10  #: times the timeout that is waited while records are delivered
 
 _Job = Callable[[Writer], None]
 
@@ -90,19 +88,10 @@ class Mirror:
         for (task, label), row in ranking.cells.items():
             self._put(partial(Writer.rank, run_id=run_id, task=task, label=label, row=row))
 
-    def close(self, timeout: float = 60.0) -> str:
-        """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
-
-        ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
-        """
+    def close(self, timeout: float = 300.0) -> str:
+        """Deliver what is queued and end the runs, within ``timeout`` s; a warning of what was not delivered and why, or empty."""
         self._queue.put(None)
-        now = last = time.monotonic()
-        end, done = now + _WAITS * timeout, self._done
-        while self._thread.is_alive() and now < min(end, last + timeout):
-            self._thread.join(0.1)
-            now = time.monotonic()
-            if self._done > done:  # thousands of cells take their time
-                last, done = now, self._done
+        self._thread.join(timeout)
         if self._thread.is_alive():
             self._hurry.set()
             self._error = self._error or f"no answer within {timeout:g} s"
@@ -182,7 +171,7 @@ class MirrorObserver(Mirror):
         self.end_run(run.model_dump(mode="json"))
 
 
-def sync(store: Store, timeout: float = 600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
+def sync(store: Store, timeout: float = 3600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
     """Mirror all runs of a store that MLflow does not hold yet, oldest first, except damaged ones.
 
     ``timeout`` is as of ``Mirror.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.

@@ -261,7 +261,7 @@ def _checks(suite: Suite) -> Iterator[Any]:
 
 def _unknown_labels(suite: Suite) -> Iterator[str]:
     """A line for each section that names labels that the suite lacks."""
-    labels = {_label(a) or a.name for a in suite.entries}
+    labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
     named: dict[str, Iterable[str]] = {
         "step_from": [a.step_from for a in suite.entries if a.step_from],
         "tune.options": suite.tune.options if suite.tune else (),
