@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,8 +61,6 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     """Status, costs and metric values of all chunks together."""
     diverged = {k: v for r in results for k, v in r.diverged.items()}
     absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
-    # A metric that does not apply to some replicates has no value for the cell.
-    names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
     stuck = _never_moved(results)
     flags = _flags(cell, results, n_at_rest=len(stuck - diverged.keys()))
     return {
@@ -78,10 +76,8 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
         "overheads": _overheads(results),
-        "values": {m: _of_all(cell, m, [r.values for r in results]) for m in names},
-        "judged": {
-            m: _of_all(cell, m, [r.judged for r in results]) for m in names if any(m in r.judged for r in results)
-        },
+        "values": _of_metrics(cell, [r.values for r in results], absent),
+        "judged": _of_metrics(cell, [r.judged for r in results], absent),
         "absent": absent,
     }
 
@@ -102,10 +98,16 @@ def _overheads(results: Sequence[ChunkResult]) -> dict[str, float]:
     return dict(total)
 
 
-def _of_all(cell: Cell, metric: str, values: Sequence[Mapping[str, list[float]]]) -> list[float | None]:
-    """A metric of every replicate; none where a chunk's budget ended before a step reported it."""
-    chunks = zip(cell.chunks, values, strict=True)
-    return [to_json_number(v) for ids, of in chunks for v in of.get(metric, [math.nan] * len(ids))]
+def _of_metrics(
+    cell: Cell, chunks: Sequence[Mapping[str, list[float]]], absent: Collection[str]
+) -> dict[str, list[float | None]]:
+    """Values of every replicate by metric: None where a chunk's budget ended before a step reported it.
+
+    A metric that does not apply to some replicates has no value for the cell.
+    """
+    names = [m for m in dict.fromkeys(m for values in chunks for m in values) if m not in absent]
+    pairs = list(zip(cell.chunks, chunks, strict=True))
+    return {m: [to_json_number(v) for ids, of in pairs for v in of.get(m, [math.nan] * len(ids))] for m in names}
 
 
 def _never_moved(results: Sequence[ChunkResult]) -> set[int]:
