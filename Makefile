@@ -60,7 +60,7 @@ traces: $(STAMP)  ## After an intended change of results: store the golden value
 	$(BIN)/python tests/regression/accept_traces.py '$(ONLY)'
 
 edition: $(STAMP)  ## Freeze versions and published results under a name: EDITION=2026.12.
-	$(BIN)/python -m parvibench.board.editions '$(EDITION)' reports
+	$(BIN)/python .ci/edition.py '$(EDITION)' reports
 
 lint: $(STAMP)  ## Style and types.
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ from parvibench.tracking import database
 # One thread each, as in the harness's workers: the tests run at the same time, and their arrays are small.
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 torch.set_num_threads(1)
+#: As the package has it.
+CONNECT = database.connect
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -30,24 +33,24 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An MLflow database without runs."""
     file = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    database.prepare(file)
+    CONNECT(f"sqlite:///{file}")
     return file
 
 
 @pytest.fixture(autouse=True, scope="session")
-def quick_databases(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Making a database takes MLflow seconds: one is made, the others are copies of it."""
-    make = database._make
+def quick_databases(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Any]]:
+    """Making a database takes MLflow seconds: one is made, the others are copies of it. The package's own way to connect."""
 
-    def copy(file: Path) -> None:
-        patch.setattr(database, "_make", make)
-        empty = request.getfixturevalue("empty_database")
-        patch.setattr(database, "_make", lambda file: shutil.copy(empty, file))
-        database._make(file)
+    def connect(uri: str) -> Any:
+        file = database.file_of(uri)
+        if file is not None and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(request.getfixturevalue("empty_database"), file)
+        return CONNECT(uri)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "_make", copy)
-        yield
+        patch.setattr(database, "connect", connect)
+        yield CONNECT
 
 
 @pytest.fixture(scope="session")

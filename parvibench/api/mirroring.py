@@ -57,8 +57,6 @@ def serve(
     run = Store(root).run()
     _check_free(host, port)
     uri = database.default_uri(root)
-    if (file := database.file_of(uri)) is not None:
-        database.prepare(file)
     page = database.experiment_page(uri, root, run.suite["name"])
     address = f"[{host}]" if ":" in host else host
     starting(f"http://{address}:{port}/{page}")

@@ -33,7 +33,7 @@ class Tuning(NamedTuple):
     file: Path | None = None  #: the suite file in which they were stored
     interrupted: bool = False
     left_out: Mapping[str, str] = MappingProxyType({})  #: ``task/label`` without a measured value -> reason
-    tried: Sequence[Tried] = ()  #: the value at every step size tried, which ``tried.csv`` of the store lists, too
+    tried: Sequence[Tried] = ()  #: the value at every step size tried
 
 
 def tune(
@@ -101,7 +101,6 @@ def tune_suite(
     from parvibench.core.result import Status
     from parvibench.harness.session import make_executor, run_cells
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.grids import write_csv
     from parvibench.harness.suite.tuning import Tuner
     from parvibench.reporting.presented import Results
 
@@ -122,7 +121,6 @@ def tune_suite(
         return found
 
     tuned = tuner.tune(measured)
-    write_csv(tuner.tried, execution.out)
     return Tuning(tuned, Results.of(rounds[-1]), left_out=tuner.left_out, tried=tuner.tried)
 
 
@@ -131,9 +129,8 @@ class TuningForecast(NamedTuple):
 
     cells: int  #: of the first round
     first_round: float
-    finals: float  #: of the best ``finalists`` values over the whole horizon
+    finals: float  #: of the best values over the whole horizon
     growth: float  #: at most, of values beyond the ends of the grids
-    finalists: int
     unknown: int  #: number of grids that cannot be predicted
 
 
@@ -145,17 +142,18 @@ def forecast(
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tuning import Tuner
+    from parvibench.harness.suite.grids import ADDED
+    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, SHARE, Tuner
 
     plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
-    spec, grids = tuner.spec, tuner.one_of_each()
-    seconds = predict([cell for cell, _, _ in grids], Store(Path(out)))
-    known = [(s, values, more) for s, (_, values, more) in zip(seconds, grids, strict=True) if s is not None]
-    first, growth = (sum(s * times[k] for s, *times in known) for k in (0, 1))
-    finals = 0.0 if spec.share == 1 else sum(s for s, _, _ in known) / spec.share * spec.finalists
-    cells = sum(values for _, values, _ in known)
-    return TuningForecast(cells, first, finals, growth, spec.finalists, len(seconds) - len(known))
+    grids = tuner.one_of_each()
+    seconds = predict([cell for cell, _ in grids], Store(Path(out)))
+    known = [(s, values) for s, (_, values) in zip(seconds, grids, strict=True) if s is not None]
+    once = sum(s for s, _ in known)
+    first, growth = sum(s * values for s, values in known), once * EXTENSIONS * ADDED
+    finals = once / SHARE * FINALISTS
+    return TuningForecast(sum(values for _, values in known), first, finals, growth, len(seconds) - len(known))
 
 
 def _plan(

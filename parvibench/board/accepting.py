@@ -25,7 +25,7 @@ from parvibench.harness.session import make_executor, run_cells
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.store.files import sha256
 from parvibench.harness.store.store import RunCell, RunRecord, Store
-from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.suite import stored_suite
 
 from .packing import Archive, Manifest, pack, read, source_name
 from .terms import Terms, is_built_in, is_plugin, same
@@ -69,7 +69,7 @@ def accept(
     if path.is_file():
         return Accepted(path, path.read_bytes(), read(path))
     own = _own(board).run
-    terms = Terms(Suite.model_validate(own.suite))
+    terms = Terms(stored_suite(own.suite))
     if lines := _broken_rules(theirs, board, terms, own.profile):
         raise InputError(f"{archive}: the board's rules:\n" + _list(lines))
     other = None if container is None else read(container)
@@ -173,21 +173,29 @@ def _plain(record: CellRecord) -> CellRecord:
 
 def _malformed(record: CellRecord, curve: pd.DataFrame) -> str:
     """Why a record and curve of others cannot be shown, or empty."""
-    ids = set(record.spec.replicates)
+    ids, lost = set(record.spec.replicates), len(record.diverged)
     numbers = (record.iterations, record.score_evaluations, record.seconds, record.drift, record.effective_step or 0.0)
     if record.kind not in ("particles", "chains", "generator"):
         return f"kind {record.kind[:40]!r}"
     if not all(math.isfinite(x) and x >= 0 for x in numbers):
         return "a cost that is negative or not finite"
-    lost = len(record.diverged)
     if not record.diverged.keys() <= ids or record.n_diverged != lost or (record.status, lost) == (Status.OK, len(ids)):
         return "replicates that diverged do not fit its status"
     for name, values in {**record.values, **record.judged}.items():
-        named = name.isascii() and name.isidentifier() and len(name) <= 60  # statistics of a step may have any name
-        if not named or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
+        if not _is_metric(name) or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
             return f"{name[:40]!r} has no name of a metric, or not one finite number for each replicate"
+    return _malformed_curve(record, curve)
+
+
+def _is_metric(name: str) -> bool:
+    """Whether a name can be that of a metric; statistics of a step may have any."""
+    return name.isascii() and name.isidentifier() and len(name) <= 60
+
+
+def _malformed_curve(record: CellRecord, curve: pd.DataFrame) -> str:
     counts = curve[list(_COUNTS)].to_numpy(dtype=np.float64)
-    inside = set(curve["replicate"]) <= ids and set(curve["metric"]) <= {*record.values, *record.absent, *_COUNTS}
+    known = {*record.values, *record.absent, *_COUNTS}
+    inside = set(curve["replicate"]) <= set(record.spec.replicates) and set(curve["metric"]) <= known
     if not inside or not np.isfinite(counts).all() or (counts < 0).any():
         return "a curve with other replicates or metrics, or with numbers that are not finite"
     return "two values of one checkpoint" if curve.duplicated(["replicate", "checkpoint", "metric"]).any() else ""

@@ -2,17 +2,13 @@
 
 An edition lists the versions of tasks, methods and metrics, the SHA-256 of references and suite files, and that of the
 published results. ``run --edition`` refuses what differs from it. Editions ship with the package; ``make edition`` writes
-one, ``python -m parvibench.board.editions NAME REPORTS``.
+one.
 """
 
 import json
 import re
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
-from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
@@ -25,8 +21,9 @@ from parvibench.harness.suite.suite import load_suite
 
 from .terms import Terms, is_built_in
 
-_FOLDER = files("parvibench.board") / "editions"
-_NAME = re.compile(r"\d{4}\.\d{2}")
+#: The shipped editions, and the pattern of their names.
+FOLDER = files("parvibench.board") / "editions"
+NAME = re.compile(r"\d{4}\.\d{2}")
 
 
 class Edition(BaseModel):
@@ -46,14 +43,14 @@ class Edition(BaseModel):
 
 def names() -> list[str]:
     """All editions, oldest first."""
-    return sorted(f.name.removesuffix(".json") for f in _FOLDER.iterdir() if f.name.endswith(".json"))
+    return sorted(f.name.removesuffix(".json") for f in FOLDER.iterdir() if f.name.endswith(".json"))
 
 
 def load(name: str) -> Edition:
     """The edition of that name; ``UnknownNameError`` where there is none."""
     if name not in names():
         raise UnknownNameError("edition", name, names())
-    return Edition.model_validate_json((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return Edition.model_validate_json((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def differences(edition: Edition, suite: str, profile: str | None, cells: Sequence[Cell]) -> list[str]:
@@ -63,12 +60,12 @@ def differences(edition: Edition, suite: str, profile: str | None, cells: Sequen
     are no part of an edition, only the protocol.
     """
     found = []
-    if edition.suites.get(suite) != _suite_digests().get(suite, "another file"):
+    if edition.suites.get(suite) != suite_digests().get(suite, "another file"):
         found.append(f"suite {suite}: another file")
     if suite in suites.shipped():
         terms = Terms(load_suite(suite).with_profile(profile))
         found += [f"{c.task} / {c.label}: {line}" for c in cells for line in terms.departures(c.spec, frozen=True)]
-    references = _reference_digests({c.task for c in cells})
+    references = reference_digests({c.task for c in cells})
     for task in dict.fromkeys(c.task for c in cells):
         found += _other("task", task, edition.tasks, registry.tasks()[task].version if task in registry.tasks() else 0)
         if edition.references.get(task) != references.get(task):
@@ -94,24 +91,12 @@ def _other(kind: str, name: str, frozen: dict[str, int], here: int) -> list[str]
     return [] if frozen[name] == here else [f"{kind} {name}: version {frozen[name]} in the edition, {here} here"]
 
 
-def freeze(name: str, reports: Path) -> Edition:
-    """The edition of what is installed and of the results published in ``reports``."""
-    if not _NAME.fullmatch(name):
-        raise InputError(f"{name}: an edition is named by year and month, such as 2026.12")
-    kinds = {"tasks": registry.tasks(), "algorithms": registry.algorithms(), "metrics": registry.metrics()}
-    rows = {kind: {n: r.version for n, r in of.items() if r.built_in} for kind, of in kinds.items()}
-    published = {p.parent.name: sha256(p.read_bytes()) for p in sorted(reports.glob("*/results.parquet"))}
-    return Edition(
-        edition=name, parvibench=version("parvibench"), suites=_suite_digests(),
-        references=_reference_digests(rows["tasks"]), results=published, **rows,
-    )  # fmt: skip
-
-
-def _suite_digests() -> dict[str, str]:
+def suite_digests() -> dict[str, str]:
+    """SHA-256 of the shipped suite files."""
     return {name: sha256(file.read_bytes()) for name, file in suites.shipped().items()}
 
 
-def _reference_digests(tasks: Iterable[str]) -> dict[str, str]:
+def reference_digests(tasks: Iterable[str]) -> dict[str, str]:
     """SHA-256 of the references that certificates name."""
     found = {}
     for task in sorted(tasks):
@@ -119,17 +104,3 @@ def _reference_digests(tasks: Iterable[str]) -> dict[str, str]:
         if files_:
             found[task] = str(json.loads(files_[0].read_text(encoding="utf-8")).get("sha256", ""))
     return found
-
-
-def _write(name: str, reports: Path) -> None:
-    edition = freeze(name, reports)
-    Path(str(_FOLDER)).mkdir(exist_ok=True)
-    Path(str(_FOLDER / f"{name}.json")).write_text(edition.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    kept = reports / "editions" / name
-    kept.mkdir(parents=True, exist_ok=True)
-    for suite in edition.results:
-        shutil.copyfile(reports / suite / "results.parquet", kept / f"{suite}.parquet")
-
-
-if __name__ == "__main__":
-    _write(sys.argv[1], Path(sys.argv[2]))

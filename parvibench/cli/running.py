@@ -183,7 +183,7 @@ def _print_tuned(done: tune_api.Tuning) -> None:
 def _print_tuning_forecast(found: tune_api.TuningForecast) -> None:
     answer(f"first round: {counted(found.cells, 'cell')}, {duration(found.first_round)} on one process")
     if found.finals:
-        answer(f"best {found.finalists} values over the whole horizon: {duration(found.finals)}")
+        answer(f"best two values over the whole horizon: {duration(found.finals)}")
     more = f", and up to {duration(found.growth)} more if grids are extended" if found.growth else ""
     answer(f"total: {duration(found.first_round + found.finals)} on one process{more}")
     if found.unknown:

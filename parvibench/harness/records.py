@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,18 +60,9 @@ def now() -> str:
 def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     """Status, costs and metric values of all chunks together."""
     diverged = {k: v for r in results for k, v in r.diverged.items()}
-    overheads: dict[str, float] = defaultdict(float)
-    for result in results:
-        for name, seconds in result.overheads.items():
-            overheads[name] += seconds
     absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
-    # A metric that does not apply to some replicates has no value for the cell.
-    names = [m for m in dict.fromkeys(m for r in results for m in r.values) if m not in absent]
-    judged = [m for m in names if any(m in r.judged for r in results)]
     stuck = _never_moved(results)
-    flags = [*cell.notes, *(f for r in results for f in r.flags)]
-    if at_rest := stuck - diverged.keys():
-        flags.append(f"{len(at_rest)} of {cell.n_replicates} replicates never moved")
+    flags = _flags(cell, results, n_at_rest=len(stuck - diverged.keys()))
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, stuck, cell, defined=UNDEFINED not in flags),
@@ -79,22 +70,44 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": list(dict.fromkeys(flags)),
+        "flags": flags,
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
-        "overheads": dict(overheads),
-        "values": {m: _of_all(cell, m, [r.values for r in results]) for m in names},
-        "judged": {m: _of_all(cell, m, [r.judged for r in results]) for m in judged},
+        "overheads": _overheads(results),
+        "values": _of_metrics(cell, [r.values for r in results], absent),
+        "judged": _of_metrics(cell, [r.judged for r in results], absent),
         "absent": absent,
     }
 
 
-def _of_all(cell: Cell, metric: str, values: Sequence[Mapping[str, list[float]]]) -> list[float | None]:
-    """A metric of every replicate; none where a chunk's budget ended before a step reported it."""
-    chunks = zip(cell.chunks, values, strict=True)
-    return [to_json_number(v) for ids, of in chunks for v in of.get(metric, [math.nan] * len(ids))]
+def _flags(cell: Cell, results: Sequence[ChunkResult], n_at_rest: int) -> list[str]:
+    flags = [*cell.notes, *(f for r in results for f in r.flags)]
+    if n_at_rest:
+        flags.append(f"{n_at_rest} of {cell.n_replicates} replicates never moved")
+    return list(dict.fromkeys(flags))
+
+
+def _overheads(results: Sequence[ChunkResult]) -> dict[str, float]:
+    """Seconds by kind, of all chunks."""
+    total: dict[str, float] = defaultdict(float)
+    for result in results:
+        for name, seconds in result.overheads.items():
+            total[name] += seconds
+    return dict(total)
+
+
+def _of_metrics(
+    cell: Cell, chunks: Sequence[Mapping[str, list[float]]], absent: Collection[str]
+) -> dict[str, list[float | None]]:
+    """Values of every replicate by metric: None where a chunk's budget ended before a step reported it.
+
+    A metric that does not apply to some replicates has no value for the cell.
+    """
+    names = [m for m in dict.fromkeys(m for values in chunks for m in values) if m not in absent]
+    pairs = list(zip(cell.chunks, chunks, strict=True))
+    return {m: [to_json_number(v) for ids, of in pairs for v in of.get(m, [math.nan] * len(ids))] for m in names}
 
 
 def _never_moved(results: Sequence[ChunkResult]) -> set[int]:

@@ -1,4 +1,4 @@
-"""A run in three parts: results already in the store are found, the rest is computed and written, observers receive events."""
+"""A run in three parts: results already in the store are read, the rest is computed and written, observers receive events."""
 
 import os
 from collections.abc import Sequence

@@ -91,7 +91,7 @@ def task_of(
     """A task of a program and the JSON text of its data, which come from ``origin``; ``more`` are further fields."""
     try:
         if isinstance(program, Path):
-            program, library = read(program), library or library_of(program)
+            library, program = library or library_of(program), read(program)
         model = StanModel(program, data, library, origin=origin)
     except InputError as error:
         raise InputError(f"{label}: {error}") from None

@@ -116,11 +116,8 @@ class _Archive:
         with self._reading():
             artifacts = self._artifacts(mlflow_run)
             for name in [a.path for a in artifacts.list_artifacts() if a.path in names]:
-                with (folder / name).open("wb") as file:
-                    for piece in _pieces(artifacts, name, folder):
-                        file.write(piece)
-                        if file.tell() > names[name]:
-                            raise StoreError(f"{self._shown}: {name} has more than {names[name]} bytes")
+                if _download(artifacts, name, folder, names[name]) > names[name]:
+                    raise StoreError(f"{self._shown}: {name} has more than {names[name]} bytes")
 
     def _artifacts(self, mlflow_run: str) -> Any:
         """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server."""
@@ -137,24 +134,19 @@ class _Archive:
         return get_artifact_repository(place.geturl(), tracking_uri=self._uri)
 
 
-def _pieces(artifacts: Any, name: str, folder: Path) -> Iterator[bytes]:
-    """The bytes of an artifact as they arrive; of an object store, which a database of one's own names, afterwards."""
+def _download(artifacts: Any, name: str, folder: Path, most: int) -> int:
+    """Fetch an artifact; its number of bytes. From an HTTP server no more arrive than ``most`` and a piece."""
     from mlflow.store.artifact.http_artifact_repo import HttpArtifactRepository
-    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import augmented_raise_for_status, http_request  # type: ignore[attr-defined]
 
-    if isinstance(artifacts, HttpArtifactRepository):
-        creds = get_default_host_creds(artifacts.artifact_uri)  # type: ignore[no-untyped-call]
-        with http_request(creds, f"/{name}", "GET", stream=True) as answer:  # type: ignore[no-untyped-call]
-            augmented_raise_for_status(answer)  # type: ignore[no-untyped-call]
-            yield from answer.iter_content(_PIECE)
-        return
-    if isinstance(artifacts, LocalArtifactRepository):
-        path = Path(artifacts.artifact_dir) / name
-    else:
-        (folder / "object").mkdir(exist_ok=True)
-        path = Path(artifacts.download_artifacts(name, str(folder / "object")))
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
+    if not isinstance(artifacts, HttpArtifactRepository):
+        return Path(artifacts.download_artifacts(name, str(folder))).stat().st_size
+    creds = get_default_host_creds(artifacts.artifact_uri)  # type: ignore[no-untyped-call]
+    with (folder / name).open("wb") as file, http_request(creds, f"/{name}", "GET", stream=True) as answer:  # type: ignore[no-untyped-call]
+        augmented_raise_for_status(answer)  # type: ignore[no-untyped-call]
+        for piece in answer.iter_content(_PIECE):
+            file.write(piece)
+            if file.tell() > most:
+                break
+        return file.tell()

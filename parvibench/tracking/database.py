@@ -4,21 +4,17 @@ import importlib
 import logging
 import os
 import sys
-import tempfile
 import threading
 import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import filelock
-
 from parvibench.core.errors import StoreError
 
-#: Held while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
-#: and checks the tables, keeps its context in module globals: two threads at a time break both, on different files too.
-STARTING = threading.RLock()
-_UNFINISHED = ".new-mlflow-"
+#: Locked while MLflow is imported or opens a database. Its modules import each other in circles, and Alembic, which makes
+#: and checks the tables, stores its context in module globals: two threads at a time break both, on different files too.
+_STARTING = threading.RLock()
 
 
 def default_uri(root: Path) -> str:
@@ -39,16 +35,18 @@ def configure() -> None:
     warnings.filterwarnings("ignore", message="The ``noload`` loader", category=DeprecationWarning)
     for chatty in ("mlflow.store", "alembic"):
         logging.getLogger(chatty).setLevel(logging.CRITICAL)  # errors reach us as exceptions
-    with STARTING:
+    with _STARTING:
         importlib.import_module("mlflow")
 
 
 def connect(uri: str) -> Any:
-    """An MLflow client that notices quickly when a server is away; a SQLite database must be there (``database``)."""
+    """An MLflow client that notices quickly when a server is away; MLflow makes a SQLite database that is not there."""
     configure()
     from mlflow import MlflowClient
 
-    with STARTING:
+    if (file := file_of(uri)) is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with _STARTING:
         return MlflowClient(tracking_uri=uri)
 
 
@@ -96,32 +94,3 @@ def file_of(uri: str) -> Path | None:
     """The file behind a SQLite URI, or None."""
     name = uri.removeprefix("sqlite:///").partition("?")[0]
     return Path(name) if uri.startswith("sqlite:///") and name else None
-
-
-def prepare(file: Path) -> None:
-    """Make an MLflow database where there is none.
-
-    MLflow makes its tables one after the other and can use no database that lacks some: a new one is made under
-    another name and renamed, one process at a time.
-    """
-    configure()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(file.with_name(f".{file.name}.lock")), STARTING:
-        for left in file.parent.glob(f"{_UNFINISHED}*"):
-            left.unlink(missing_ok=True)
-        if not file.exists():
-            _make(file)
-
-
-def _make(file: Path) -> None:
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    handle, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=file.parent)
-    os.close(handle)
-    try:
-        store = SqlAlchemyStore(f"sqlite:///{name}", (file.parent / "artifacts").absolute().as_uri())  # type: ignore[no-untyped-call]
-        store.engine.dispose()
-        Path(name).chmod(0o644)
-        Path(name).replace(file)
-    finally:
-        Path(name).unlink(missing_ok=True)

@@ -148,7 +148,8 @@ class Mirror:
         writer: Writer | None = None
         failures = 0
         try:
-            writer = self._connected()
+            with self._alone:
+                writer = self._connected()
         except Exception as error:  # anything a server, a driver or a full disk can raise
             self._note(error)
         while (job := self._queue.get()) is not None:
@@ -171,9 +172,6 @@ class Mirror:
                 self._note(error)
 
     def _connected(self) -> Writer:
-        file = database.file_of(self.uri)
-        if file is not None:
-            database.prepare(file)
         # Artifacts go next to the store for a database, and where a server chooses.
         is_database = urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
         client = database.connect(self.uri)

@@ -1,4 +1,4 @@
-"""Archives that somebody who wants to deceive or to harm would write: one honest submission, changed in one way each.
+"""Archives written to deceive or to harm: one honest submission, changed in one way each.
 
 A kind changes the files of the archive (names to bytes), which are then sealed again, or the bytes of the zip file itself.
 Everything is harmless: the sources only raise, and the large files are zeros.
@@ -151,7 +151,7 @@ def values(value: Any) -> Change:
 
 
 def imposter(f: Forger) -> None:
-    """A forged plug-in under a built-in's label, beside that built-in."""
+    """A forged plug-in under a built-in's label, next to that built-in."""
     f.scale("mine", 0.1)
     f.relabel("mine", "mala")
 

@@ -1,4 +1,4 @@
-"""Forgeries of a store, with whole seals: what somebody who wants to deceive would write."""
+"""Forgeries of a store, with valid seals, written to deceive."""
 
 from __future__ import annotations
 

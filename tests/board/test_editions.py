@@ -1,5 +1,6 @@
 """An edition freezes versions; a run of anything else is refused and the difference named."""
 
+import runpy
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,15 @@ from parvibench.board import editions
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.harness.execution import Execution
 
+freeze = runpy.run_path(str(Path(__file__).parents[2] / ".ci" / "edition.py"))["freeze"]
+
 
 @pytest.fixture
 def edition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> editions.Edition:
     """The edition 2020.01 of what is installed, in a folder that is read instead of the package's."""
-    made = editions.freeze("2020.01", tmp_path)
+    made = freeze("2020.01", tmp_path)
     (tmp_path / "2020.01.json").write_text(made.model_dump_json())
-    monkeypatch.setattr(editions, "_FOLDER", tmp_path)
+    monkeypatch.setattr(editions, "FOLDER", tmp_path)
     return made
 
 
@@ -66,7 +69,7 @@ def test_unknown_edition_and_bad_name(edition: editions.Edition, tmp_path: Path)
     with pytest.raises(UnknownNameError, match=r"no edition named '1999\.01'"):
         plan("1999.01").cells()
     with pytest.raises(InputError, match="year and month"):
-        editions.freeze("now", tmp_path)
+        freeze("now", tmp_path)
 
 
 def test_shipped_editions_are_readable() -> None:

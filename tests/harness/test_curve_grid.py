@@ -1,4 +1,4 @@
-"""Curves as arrays, beside the same answers from tables of their rows."""
+"""Curves as arrays give the same answers as tables of their rows."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from records import make_curve, make_record
 
 from parvibench.core.errors import DamagedError, StoreError
-from parvibench.harness.store.results import checkpoint_values, metric_values
+from parvibench.harness.store.results import metric_values
 from parvibench.harness.store.store import Store
 
 
@@ -43,7 +43,8 @@ def test_a_grid_says_what_the_rows_of_the_curve_say(tmp_path: Path) -> None:
             assert len(found) == len(checkpoints)
             for position, checkpoint in enumerate(checkpoints):
                 at = rows[rows["checkpoint"] == checkpoint]
-                expected = checkpoint_values(metric, at, diverged)
+                stopped = len(set(diverged) - set(at["replicate"]))
+                expected = metric_values(metric, [*at["value"], *[None] * stopped])
                 assert sorted(metric_values(metric, found.at(position, diverged))) == sorted(expected)
                 there = found.measured[position]
                 assert sorted(found.replicates[there]) == sorted(at["replicate"])

@@ -14,7 +14,6 @@ from rich.console import Console
 from parvibench.cli import progress as shown
 from parvibench.cli.progress import Display, duration
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.forecast import predict
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
@@ -133,17 +132,6 @@ def test_plain_lines_show_rate_and_time_left(tmp_path: Path, monkeypatch: pytest
     assert last == "  0/3 cells, 0.5 a minute, about 5 min left  now: multimodal x svgd 50% ksd 0.125"
     display.progress(Progress(job, {"iteration": 20, "share": 1.0}))  # its last metrics are still to come
     assert text.getvalue().splitlines()[-1].startswith("  0/3 cells, ")
-
-
-def test_forecasts_come_from_the_store_or_from_two_steps(tmp_path: Path) -> None:
-    cells = expand(SUITE)
-    fresh = predict(cells, Store(tmp_path / "none"))
-    assert all(s is not None and 0 < s < 20 for s in fresh)
-    run_cells(cells[:1], Store(tmp_path), InProcess(), suite=SUITE.resolved())
-    record = Store(tmp_path).find(cells[0].key)
-    whole = record.seconds + sum(record.overheads.values())
-    twice = expand(SUITE.model_copy(update={"budget": SUITE.budget.model_copy(update={"iterations": 40})}))
-    assert predict(twice[:1], Store(tmp_path)) == [pytest.approx(2 * whole)]
 
 
 def test_durations_read_well() -> None:

@@ -23,7 +23,6 @@ from parvibench.harness.marks.convergence import (
     undiagnosed,
 )
 from parvibench.harness.run.recorder import PathRecorder, kept_states
-from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.metrics.chains import rhat
 
 
@@ -40,7 +39,7 @@ def after(*cells):
 
 
 def test_a_replicate_beyond_five_times_the_start_counts_as_diverged():
-    """A median of 1 at the start: 4.9 stays, 5.1 and 500 go, the cell goes on, and the worst is told."""
+    """A median of 1 at the start: 4.9 stays, 5.1 and 500 go, the cell goes on, and the worst is recorded."""
     found = after(
         cell("initial", [0.5, 1.0, 9.0]), cell("svgd", [0.2, 5.1, 4.9, 500.0, None], n_diverged=1, diverged={4: 7})
     )
@@ -90,7 +89,7 @@ def grid(before, last, metric="sliced_w2", checkpoints=(0, 1, 2)):
         for r, v in enumerate(values)
         if c in checkpoints
     ]
-    return CurveGrid.of_frame(records.make_curve(rows))
+    return records.make_grid(rows)
 
 
 def test_still_improving_follows_the_paired_median_and_its_interval():

@@ -19,7 +19,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", every(("with blanks", "100%", "q#x", 'dou"ble', "new\nline", "a:b"), NAMES))
 def test_a_store_of_any_name_has_its_own_mirror(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results, database and artifacts lie in the folder of that name, and nothing beside it."""
+    """Results, database and artifacts are in the folder of that name, and nothing next to it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     done = pb.run(
         tasks=["banana"], algorithms=["ula"], replicates=2, particles=4, samples=4, budget={"iterations": 3}, workers=0,

@@ -1,11 +1,9 @@
 """What workers hold and leave behind."""
 
 import os
-import platform
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -78,23 +76,3 @@ def test_no_files_are_left(tmp_path: Path) -> None:
     while list(scratch.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(scratch.rglob("*")) == []
-
-
-def test_the_folder_of_a_killed_driver_is_removed_by_the_next_one(tmp_path, monkeypatch) -> None:
-    """Those of living drivers, of other machines and of other programs stay."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=subprocess.PIPE, check=True)
-    marks = {
-        "pymp-killed": ("parvibench-driver", int(dead.stdout), platform.node()),
-        "pymp-living": ("parvibench-driver", os.getppid(), platform.node()),
-        "pymp-elsewhere": ("parvibench-driver", int(dead.stdout), "another"),
-        "pymp-other": ("listener", int(dead.stdout), ""),
-    }
-    for name, (kind, pid, machine) in marks.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / f"{kind}-{pid}").write_text(machine)
-    (tmp_path / "pymp-own").mkdir()
-    monkeypatch.setattr(process_groups, "get_temp_dir", lambda: str(tmp_path / "pymp-own"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for _ in range(2):  # its own mark is a living driver's
-        assert process_groups.own_temporary_folder() == tmp_path / "pymp-own"
-    assert {p.name for p in tmp_path.iterdir()} == {"pymp-living", "pymp-elsewhere", "pymp-other", "pymp-own"}

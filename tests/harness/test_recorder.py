@@ -1,4 +1,4 @@
-"""Chain positions are kept within a fixed memory and thinned evenly."""
+"""Chain positions stay within a fixed memory and thinned evenly."""
 
 import torch
 

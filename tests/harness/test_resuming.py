@@ -258,7 +258,7 @@ def test_a_killed_run_goes_on_in_the_middle_of_a_cell(tmp_path: Path) -> None:
     time.sleep(1)
     written = saved[0].stat().st_mtime_ns
     time.sleep(0.5)
-    assert saved[0].stat().st_mtime_ns == written  # nobody writes it any more
+    assert saved[0].stat().st_mtime_ns == written  # no process writes it any more
     cells = expand(Suite.model_validate(suite))
     results = run_cells(cells, Store(tmp_path / "store"), InProcess(), suite={"name": "t"})
     whole = run_chunk(cells[0], cells[0].chunks[0])

@@ -91,7 +91,7 @@ class CountsSteps(FourthIsDear):
     [(4, 0.5, [40]), (10, 0.5, [40]), (30, 0.5, [27, 34, 40]), (30, 0.0, [14, 27, 40]), (20, 30.0, [35, 40])],
 )
 def test_chains_are_judged_by_their_last_states(samples: int, burn_in: float, times: list[int]) -> None:
-    """Ten chains at the end; at earlier times too only where more samples than chains are asked for."""
+    """Ten chains at the end; at earlier times too only where more samples than chains are wanted."""
     cell = make_cell("counts-steps", {"iterations": 40}, objects=[CountsSteps()])
     cell = cell.varied(samples=samples, burn_in=burn_in)
     result = run_chunk(cell, cell.chunks[0])

@@ -1,4 +1,4 @@
-"""Suite files: what is wrong is told by file, line and key path, and nothing else happens."""
+"""Suite files: what is wrong is reported by file, line and key path, and nothing else happens."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +8,7 @@ from parvibench.api.plan import select
 from parvibench.core.errors import InputError, SuiteError
 from parvibench.harness.execution import Execution
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.suite import Suite, load_suite, parse_suite
+from parvibench.harness.suite.suite import Suite, load_suite, parse_suite, stored_suite
 from parvibench.suites import shipped
 
 GOOD = """\
@@ -110,7 +110,7 @@ def test_a_profile_keeps_or_leaves_out_methods() -> None:
 
 
 def test_more_samples_than_particles_is_refused() -> None:
-    with pytest.raises(InputError, match="samples \\(50\\) exceed the particles \\(10\\) of svgd"):
+    with pytest.raises(InputError, match="svgd on banana: 50 samples, more than its 10 particles"):
         expand(parse(GOOD + "samples: 50\n"))
 
 
@@ -182,3 +182,12 @@ def test_a_label_goes_before_a_name_that_two_methods_share() -> None:
     suite = parse(GOOD.replace("  - svgd", "  - srld\n  - {name: srld, label: ld, settings: {alpha: 0.0}}"))
     for name in ("srld", "ld"):
         assert [a.display for a in select(suite, (), [name], Execution()).algorithms] == [name]
+
+
+def test_suites_of_earlier_runs_are_read_with_keys_that_are_gone() -> None:
+    """Run records of earlier versions have keys that say nothing of a cell."""
+    suite = parse(GOOD + "tune: {step_size: [1.0e-3, 1.0]}\n")
+    values = suite.resolved()
+    values["algorithms"] = [{**a, "match_drift": False} for a in values["algorithms"]]
+    values["tune"] |= {"choices": {}, "finalists": 2, "share": 0.25}
+    assert stored_suite(values) == suite

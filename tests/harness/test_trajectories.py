@@ -1,4 +1,4 @@
-"""Trajectories of some particles: kept at every checkpoint, the same after an interruption, merged, drawn, refused."""
+"""Trajectories of some particles: stored at every checkpoint, the same after an interruption, merged, drawn, refused."""
 
 from pathlib import Path
 

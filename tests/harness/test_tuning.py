@@ -136,7 +136,7 @@ def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones
 ) -> None:
     """A quarter prefers 1, then 0.1; over the whole horizon every step above ``bearable`` becomes the worse the larger it is.
 
-    Below the grid (0.001) values are added, which run for the quarter, too, until the best lies inside; the fourth is the last.
+    Below the grid (0.001) values are added, which run for the quarter, too, until the best is inside; the fourth is the last.
     """
     text = SUITE.replace("points: 3", "points: 5")
     whole = 60 * 50
@@ -178,55 +178,6 @@ def test_options_are_chosen_with_the_step() -> None:
         parse_suite(text.replace("{svgd: {rule", "{svdg: {rule").encode(), "mine.yaml")
 
 
-CHOICES = """\
-name: mine
-rows:
-- {task: bnn-boston-ksivi, algorithm: sgld, preset: bnn-boston-ksivi}
-- {task: bnn-boston-sifg, algorithm: sgld, preset: bnn-boston-sifg, label: other}
-replicates: 2
-tune: {choices: {sgld: [1.0e-5, 2.0e-5, 5.0e-5]}, share: 1.0}
-"""
-
-
-def test_a_list_of_steps_is_chosen_from_in_place_of_the_presets_and_never_grows() -> None:
-    """The end of the list is best: nothing is added; methods without a list keep their preset's step."""
-    suite = parse_suite(CHOICES.encode(), "mine.yaml")
-    assert [c.label for c in expand(suite) if c.untuned] == ["sgld"]
-    run = Measuring(distance(1.0))
-    tuned = tuning.Tuner(suite).tune(run)
-    assert run.rounds == [["sgld @ 1e-05", "sgld @ 2e-05", "sgld @ 5e-05"]]
-    assert tuned.step_size == {"bnn-boston-ksivi": {"sgld": 5e-5}}
-    assert (tuned.at_edge, tuned.grid) == (["bnn-boston-ksivi/sgld"], [])
-    of_preset = {c.label: c.settings["step_size"] for c in expand(suite.model_copy(update={"tune": None}))}
-    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
-    assert (used["sgld"].settings["step_size"], used["sgld"].tuned) == (5e-5, True)
-    assert (used["other"].settings["step_size"], used["other"].tuned) == (of_preset["other"], False)
-    by_hand = expand(suite.model_copy(update={"tuned": tuned}), settings={"sgld": {"step_size": 1e-4}})
-    assert (by_hand[0].settings["step_size"], by_hand[0].tuned) == (1e-4, False)
-
-
-def test_a_suite_with_lists_of_steps_runs_only_with_chosen_ones(tmp_path: Path) -> None:
-    suite = parse_suite(CHOICES.encode(), "mine.yaml")
-    with pytest.raises(InputError, match=r"no tuned ones for sgld: `parvibench tune mine`"):
-        pb.run(suite, tracking=False, workers=0, out=tmp_path / "store")
-
-
-@pytest.mark.parametrize(
-    ("written", "problem"),
-    [
-        ("choices: {sgld: [1.0e-5]}", "at least two step sizes"),
-        ("choices: {sgld: [2.0e-5, 1.0e-5]}", "each larger than the one before"),
-        ("choices: {sgld: [0.0, 1.0e-5]}", "greater than 0"),
-        ("choices: {sglt: [1.0e-5, 2.0e-5]}", "tune.choices: no method is labelled sglt"),
-        ("points: 5", "nothing would be tuned"),
-    ],
-)
-def test_a_bad_list_of_steps_is_refused(written: str, problem: str) -> None:
-    text = CHOICES.replace("choices: {sgld: [1.0e-5, 2.0e-5, 5.0e-5]}", written)
-    with pytest.raises(SuiteError, match=problem):
-        parse_suite(text.encode(), "mine.yaml")
-
-
 def test_a_method_may_take_the_step_of_another(path: Path) -> None:
     text = SUITE.replace("ula, svgd", "ula, {name: sgld, step_from: ula, reason: the same chain}")
     suite = parse_suite(text.encode(), "mine.yaml")
@@ -237,37 +188,6 @@ def test_a_method_may_take_the_step_of_another(path: Path) -> None:
     assert (used["sgld"].settings["step_size"], used["sgld"].tuned) == (0.1, True)
     with pytest.raises(SuiteError, match="step_from: no method is labelled ola"):
         parse_suite(text.replace("step_from: ula", "step_from: ola").encode(), "mine.yaml")
-
-
-@pytest.mark.parametrize("options", ["", "options: {ld: {memory: [5, 10]}}, "])
-def test_a_method_may_move_as_far_as_another(options: str) -> None:
-    """At LD's step of 0.1 SRLD drifts 4 where LD drifts 2: half the step moves it as far, whatever else was tuned."""
-    methods = (
-        "{name: srld, label: ld, settings: {alpha: 0.0}}, {name: srld, label: far, step_from: ld, match_drift: true}"
-    )
-    text = SUITE.replace("ula, svgd", methods).replace("tune: {", f"tune: {{{options}")
-    suite = parse_suite(text.encode(), "mine.yaml")
-    run = Measuring(distance(0.1))
-    drift = {"ld": 2.0, "far": 4.0}
-
-    def with_drift(cells: Any) -> Any:
-        found = run(cells).cells
-        drifts = [
-            c.model_copy(update={"values": c.values | {"drift_rms": [drift[c.label.partition(" @ ")[0]]] * 3}})
-            for c in found
-        ]
-        return type("Found", (), {"cells": tuple(drifts)})
-
-    tuned = tuning.Tuner(suite).tune(with_drift)
-    assert tuned.step_size["multimodal"] == {"ld": 0.1, "far": 0.05}
-    used = {c.label: c for c in expand(suite.model_copy(update={"tuned": tuned}))}
-    assert (used["far"].settings["step_size"], used["far"].tuned) == (0.05, True)
-    # Without a drift nothing is stored.
-    tuner = tuning.Tuner(suite)
-    assert list(tuner.tune(Measuring(distance(0.1))).step_size["multimodal"]) == ["ld"]
-    assert list(tuner.left_out) == ["multimodal/far"]
-    with pytest.raises(SuiteError, match="match_drift without step_from"):
-        parse_suite(SUITE.replace("ula, svgd", "{name: srld, match_drift: true}").encode(), "mine.yaml")
 
 
 def test_the_best_step_is_chosen_stored_and_used(path: Path, tmp_path: Path) -> None:
@@ -289,17 +209,17 @@ def test_tuned_values_go_through_a_link(target: str, tmp_path: Path) -> None:
     link, file = tmp_path / "here" / "linked.yaml", tmp_path / "here" / target
     file.parent.mkdir(parents=True, exist_ok=True)
     link.parent.mkdir(exist_ok=True)
-    file.write_text(LIKE)
+    file.write_text(SHARED)
     link.symlink_to(target)
     tuned_values.write_tuned(link, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
     assert str(link.readlink()) == target
-    assert load_suite(str(file)).profiles["long"].tuned.step_size["multimodal"]["ula"] == 0.2
+    assert load_suite(str(file)).tuned.step_size["multimodal"]["ula"] == 0.2
     assert [p.name for p in file.parent.iterdir() if p.name.startswith(".")] == []
 
 
 def test_a_write_of_tuned_values_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text(LIKE)
+    file.write_text(SHARED)
 
     def fails(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -307,7 +227,7 @@ def test_a_write_of_tuned_values_that_fails_changes_nothing(tmp_path: Path, monk
     monkeypatch.setattr(os, "fsync", fails)
     with pytest.raises(OSError, match="No space left"):
         tuned_values.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
-    assert file.read_text() == LIKE
+    assert file.read_text() == SHARED
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -392,7 +312,7 @@ def test_a_task_without_tuned_values_is_refused_where_others_have_some(tmp_path:
 
 
 def test_a_method_without_a_tuned_value_on_a_tuned_task_runs_at_its_default() -> None:
-    """A method that somebody adds to a published suite is not refused; the report marks it."""
+    """A method that is added to a published suite is not refused; the report marks it."""
     suite = parse_suite(HALF.replace("ula, svgd, exact", "ula, svgd, sgld, exact").encode(), "mine.yaml")
     alone = tuned_values.of_tasks(suite, {"multimodal"})
     cells = expand(alone)
@@ -413,43 +333,32 @@ def test_run_with_tune_tunes_the_tasks_that_lack_values_and_no_others(tmp_path: 
     assert steps["banana", "ula"] in grids.grid(suite.tune, "x^2")
 
 
-LIKE = SUITE.replace(
-    "  short: {budget: {scores_per_particle: 60}}\n",
+SHARED = SUITE.replace(
+    "profiles:\n  short: {budget: {scores_per_particle: 60}}\n",
     """\
-  short: {tuned: {step_size: {multimodal: {ula: 0.1, svgd: 1.0}}}}
-  long: {replicates: 4, tuned_as: short}
+tuned: {step_size: {multimodal: {ula: 0.1, svgd: 1.0}}}
+profiles:
+  short: {replicates: 2}
+  long: {replicates: 4}
+  own: {budget: {scores_per_particle: 60}, tuned: {step_size: {multimodal: {ula: 0.3}}}}
 """,
 )
 
 
-def test_a_profile_may_have_the_tuned_values_of_another(tmp_path: Path) -> None:
-    suite = parse_suite(LIKE.encode(), "mine.yaml").with_profile("long")
+def test_profiles_share_the_tuned_values_of_the_suite(tmp_path: Path) -> None:
+    """Values tuned under a profile are stored where the profile reads them: its own place, else the suite's."""
+    suite = parse_suite(SHARED.encode(), "mine.yaml").with_profile("long")
     assert {c.label: (c.settings["step_size"], c.tuned, len(c.spec.replicates)) for c in expand(suite)[:2]} == {
         "ula": (0.1, True, 4),
         "svgd": (1.0, True, 4),
     }
     file = tmp_path / "mine.yaml"
-    file.write_text(LIKE)
+    file.write_text(SHARED)
     tuned_values.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.2}}), "long")
-    assert {n: p.tuned.step_size["multimodal"]["ula"] for n, p in load_suite(str(file)).profiles.items()} == {
-        "short": 0.1,
-        "long": 0.2,
-    }
-
-
-@pytest.mark.parametrize(
-    ("written", "problem"),
-    [
-        ("tuned_as: nobody", "no profile 'nobody' with tuned values"),
-        ("tuned_as: long", "no profile 'long' with tuned values"),
-        ("tuned_as: short, tuned: {step_size: {}}", "one of them"),
-        ("tuned_as: short, particles: 20", "another particles"),
-        ("tuned_as: short, budget: {scores_per_particle: 50}", "another budget"),
-    ],
-)
-def test_tuned_values_of_another_protocol_are_refused(written: str, problem: str) -> None:
-    with pytest.raises(SuiteError, match=problem):
-        parse_suite(LIKE.replace("tuned_as: short", written).encode(), "mine.yaml")
+    tuned_values.write_tuned(file, tuning.Tuned(step_size={"multimodal": {"ula": 0.4}}), "own")
+    suite = load_suite(str(file))
+    steps = {n: suite.with_profile(n).tuned.step_size["multimodal"]["ula"] for n in suite.profiles}
+    assert steps == {"short": 0.2, "long": 0.2, "own": 0.4}
 
 
 def test_the_file_for_tuned_values_is_checked_before_the_work(tmp_path: Path) -> None:

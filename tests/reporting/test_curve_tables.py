@@ -7,20 +7,18 @@ import pytest
 import records
 from made_stores import make_record, only_reference, write_store
 
-from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.reporting.facts.courses import exponent, iterations_to
 from parvibench.reporting.tables.curve_tables import growth_table
 
 CHECKPOINTS = (5, 11, 23, 50, 108, 232, 500)
 
 
-def curve(divergence):
-    rows = [(r, c, k, 1.0, 1.0, "kl_projected", divergence(k)) for r in range(7) for c, k in enumerate(CHECKPOINTS)]
-    return records.make_curve(rows)
+def rows(divergence):
+    return [(r, c, k, 1.0, 1.0, "kl_projected", divergence(k)) for r in range(7) for c, k in enumerate(CHECKPOINTS)]
 
 
 def grid(divergence):
-    return CurveGrid.of_frame(curve(divergence))
+    return records.make_grid(rows(divergence))
 
 
 def test_crossings_of_a_power_law_are_exact():
@@ -37,7 +35,7 @@ def test_the_exponent_is_that_of_the_power_law(tmp_path):
     for task, d in tasks.items():
         for label, power in (("ula", 0.5), ("lapd", 0.0)):
             record = make_record(f"{task}{label}", task, label, values={"kl_projected": [1.0] * 7})
-            cells.append((record, curve(lambda k, s=d**power: (k / s) ** -1), None))
+            cells.append((record, records.make_curve(rows(lambda k, s=d**power: (k / s) ** -1)), None))
     with only_reference(None, None):
         table = growth_table(write_store(tmp_path, cells))
     shown = {(r.entries[0].text, float(r.entries[1].sort)): r.entries for r in table.rows}

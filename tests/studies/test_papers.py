@@ -23,7 +23,6 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
-from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.reporting.page.reports_index import write_index
 
@@ -242,21 +241,6 @@ def test_figures_have_no_table_of_numbers_but_one_of_what_was_measured(tmp_path)
     assert texts["w1_marginal"][0] == texts["sliced_w2"][0] == "0.200"
     assert texts["w1_marginal"][1].endswith("(3)")
     assert texts["sliced_w2"][1].endswith("(2 of 3 finite)")
-
-
-def test_a_step_chosen_from_a_papers_list_is_said_with_its_cost() -> None:
-    suite = load_suite("ksivi-table-1")
-    tuned = Tuned(
-        step_size={"bnn-boston-ksivi": {"sgld": 2e-5}}, score_evaluations={"bnn-boston-ksivi": {"sgld": 1234567.0}}
-    )
-    found = [t for t in departures(suite.model_copy(update={"tuned": tuned})) if "bnn-boston-ksivi/sgld" in t]
-    assert found == [
-        "bnn-boston-ksivi/sgld: step size 2e-05, of 1e-05, 2e-05, 2.5e-05, 5e-05 the best on a validation fifth of the "
-        "training rows, for 1,234,567 score evaluations"
-    ]
-    guessed = [t for t in departures(suite.model_copy(update={"tuned": None})) if "unpublished and chosen" in t]
-    assert "bnn-boston-ksivi/sgld" in guessed[0]
-    assert "step_size" in guessed[0]
 
 
 def test_departures_are_said_once_with_their_rows() -> None:

@@ -11,7 +11,8 @@ needs another cell, so reading a run applies it, to stores of any age. What a re
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -62,28 +63,39 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
     values = cell.values.get(metric)
     if not values or cell.status is not Status.OK:
         return cell
-    pick = min if registry.direction(metric) == "higher" else max
-    finite = [v for v in values if v is not None]
     ids = cell.spec.replicates
-    n_lost = sum(v is None and r in cell.diverged for r, v in zip(ids, values, strict=False))
-    seen = cell.model_copy(update={"worst": pick(finite) if finite else None, "n_lost": n_lost})
-    beyond = [r for r, v in zip(ids, values, strict=False) if v is not None and v > limit and cell.kind != "anchor"]
-    lost = {r for r in ids if r in cell.diverged} | set(beyond)
+    seen = cell.model_copy(update=_extremes(cell, metric, values))
+    limit = math.inf if cell.kind == "anchor" else limit
+    beyond = [r for r, v in zip(ids, values, strict=False) if v is not None and v > limit]
+    lost = set(ids) & cell.diverged.keys() | set(beyond)
     if not lost:
         return seen
     diverged = dict.fromkeys(beyond, cell.iterations) | cell.diverged
     reason = f"{len(beyond)} of {len(ids)} replicates ended above {limit:.3g} in {metric}, {FACTOR_OF_INITIAL:g} times initial's"
-    costs = {m for m, row in registry.metrics().items() if row.need == "cost"}
-
-    def kept(values: Sequence[float | None]) -> list[float | None]:
-        return [None if r in lost else v for r, v in zip(ids, values, strict=False)]
-
-    update = {
-        "values": {m: v if m in costs else kept(v) for m, v in cell.values.items()},
-        "judged": {m: kept(v) for m, v in cell.judged.items()},
+    update = _without(cell, lost) | {
         "n_diverged": len(diverged),
         "diverged": diverged,
         "reason": "; ".join(r for r in (cell.reason, reason if beyond else "") if r),
         "status": Status.DIVERGED if len(diverged) >= len(ids) else Status.OK,
     }
     return seen.model_copy(update=update)
+
+
+def _extremes(cell: CellRecord, metric: str, values: Sequence[float | None]) -> dict[str, Any]:
+    """The worst finite value, and the number of diverged replicates without one."""
+    pick = min if registry.direction(metric) == "higher" else max
+    n_lost = sum(v is None and r in cell.diverged for r, v in zip(cell.spec.replicates, values, strict=False))
+    return {"worst": pick((v for v in values if v is not None), default=None), "n_lost": n_lost}
+
+
+def _without(cell: CellRecord, lost: Collection[int]) -> dict[str, Any]:
+    """The values of a cell, but for costs null where replicates are lost."""
+    costs = {m for m, row in registry.metrics().items() if row.need == "cost"}
+
+    def remaining(values: Sequence[float | None]) -> list[float | None]:
+        return [None if r in lost else v for r, v in zip(cell.spec.replicates, values, strict=False)]
+
+    return {
+        "values": {m: v if m in costs else remaining(v) for m, v in cell.values.items()},
+        "judged": {m: remaining(v) for m, v in cell.judged.items()},
+    }

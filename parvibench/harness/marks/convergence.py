@@ -12,7 +12,7 @@ counts as not converged.
 With a_r and b_r the primary metric of replicate r at the last checkpoint but one and at the last (about twice the
 budget), signed so that lower is better, a cell is ``still improving`` when
 
-    median_r (a_r - b_r) > 0.05 |median_r a_r|   and the 95% interval of that median lies above zero.
+    median_r (a_r - b_r) > 0.05 |median_r a_r|   and the 95% interval of that median is above zero.
 
 A negative log likelihood has no zero of its own (units of y shift it): there the fall must exceed 0.05 nats, 5% of the
 likelihood. A method that has ended its run itself does not improve. The interval is that of order statistics (``statistics.median_interval``), below six replicates the range.

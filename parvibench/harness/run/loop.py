@@ -119,6 +119,21 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     return result
 
 
+class _Every:
+    """A time that comes again and again, every so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._next = seconds, time.monotonic() + seconds
+
+    def due(self) -> bool:
+        """Whether it has come since it was last due."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._seconds
+        return True
+
+
 class _Run:
     """One run of a chunk: its steps, the budget that ends them, and its snapshots, from which it resumes to the bit."""
 
@@ -184,39 +199,49 @@ class _Run:
 
     def loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> None:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
-        budget, account, path, decisions = self.chunk.cell.spec.budget, self.account, self.path, self.decisions
+        budget, account, decisions = self.chunk.cell.spec.budget, self.account, self.decisions
         single = slow or budget.seconds is not None or decisions is not None
-        may_overflow, share = self.chunk.method.may_overflow, account.share(stepper.step)
-        every = self.snapshot.every if self.snapshot else math.inf
-        beat_at, save_at = time.monotonic() + _BEAT_S, time.monotonic() + every
+        share = account.share(stepper.step)
+        beat, save = _Every(_BEAT_S), _Every(self.snapshot.every if self.snapshot else math.inf)
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
-            goal = min(pending[0] if pending else 1.0, _MARK if path.unmarked else 1.0)
-            stop = (stepper.step + 1, math.inf) if single else account.until(stepper.step, goal)
-            goes_on = stepper.go(*stop)
+            goes_on = stepper.go(*self._until(stepper.step, pending, single=single))
             self.guard.check()
             if not goes_on:
                 break
             account.require_charge(stepper.step)
             state, step = stepper.state, stepper.step
             share = account.share(step)
-            if path.unmarked and share >= _MARK:
-                path.mark = path.positions(state, step)
+            self._mark(state, step, share)
             reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
-            doubtful = due or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
-            if (doubtful and self._all_diverged(state, step)) or (share >= 1 and account.timed_out):
+            if self._over(state, step, share, surely=due):
                 break
             if due:
                 pending = [p for p in pending if p > reached]
                 self._measure(state, step, last=False)
-            now = time.monotonic()
-            if now >= beat_at:
-                beat_at = now + _BEAT_S
+            if beat.due():
                 self.notify({"iteration": step, "share": share})
-            if now >= save_at:
-                save_at = now + every
+            if save.due():
                 self._save(state, step, pending)
+
+    def _mark(self, state: Any, step: int, share: float) -> None:
+        """Note the positions from which ``displacement`` is measured, once."""
+        if self.path.unmarked and share >= _MARK:
+            self.path.mark = self.path.positions(state, step)
+
+    def _until(self, step: int, pending: list[float], *, single: bool) -> tuple[int, float]:
+        """The next inspection, as of ``Account.until``; after a ``single`` step."""
+        if single:
+            return step + 1, math.inf
+        goal = min(pending[0] if pending else 1.0, _MARK if self.path.unmarked else 1.0)
+        return self.account.until(step, goal)
+
+    def _over(self, state: Any, step: int, share: float, *, surely: bool) -> bool:
+        """Whether all replicates have diverged, examined ``surely`` or where a sum is not finite, or the time is over."""
+        may_overflow = self.chunk.method.may_overflow
+        doubtful = surely or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
+        return (doubtful and self._all_diverged(state, step)) or (share >= 1 and self.account.timed_out)
 
     def finish(self, stepper: Stepper) -> None:
         """Make the remaining decisions and judge the last state."""

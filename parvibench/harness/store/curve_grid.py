@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
@@ -79,13 +78,6 @@ class CurveGrid:
     def empty(cls) -> Self:
         """No metric, no checkpoint."""
         return cls.of(dict.fromkeys(CURVE_COLUMNS, np.empty(0, np.intp)), ())
-
-    @classmethod
-    def of_frame(cls, curve: pd.DataFrame) -> Self:
-        """From a curve, one row a value."""
-        codes, names = pd.factorize(curve["metric"])
-        columns: dict[str, NDArray[Any]] = {str(c): curve[c].to_numpy() for c in curve if c != "metric"}
-        return cls.of(columns | {"metric": codes}, [str(n) for n in names])
 
     def metric(self, name: str) -> MetricCurve:
         """The curve of a metric; of no checkpoints where it was not measured."""

@@ -3,7 +3,7 @@
 A sealed record is a JSON file that holds the SHA-256 of itself.
 
 ``<store>/unfinished/<cell key>/<chunk>.pt`` is a snapshot of a running chunk, ``<chunk>.done.pt`` the result of a
-finished one of several: the SHA-256 of the content, then the content. The folder goes when the cell stands in the store.
+finished one of several: the SHA-256 of the content, then the content. The folder goes when the cell is in the store.
 """
 
 import contextlib

@@ -86,21 +86,6 @@ class StoredRun:
         return sorted(found, key=lambda c: labels.index(c.label))
 
     @cached_property
-    def summary(self) -> pd.DataFrame:
-        """Long table: task, label, algorithm, status, metric, median, low, high, values.
-
-        ``low`` and ``high`` bound the 95% interval of the median over replicates (below 6 replicates: the
-        range, which covers it with probability 1 - 2^(1 - R)); diverged replicates count as the worst value.
-        """
-        columns = ["task", "label", "algorithm", "status", "metric", "median", "low", "high", "values"]
-        rows = [
-            (c.task, c.label, c.algorithm, str(c.status), m, *interval_of(c, m), metric_values(m, stored))
-            for c in self.cells
-            for m, stored in c.values.items()
-        ]
-        return pd.DataFrame(rows, columns=columns)
-
-    @cached_property
     def curves(self) -> pd.DataFrame:
         """Long table over all cells: task, label, then the columns of a cell's curve."""
         found = ((c, self.curve(c)) for c in self.cells)

@@ -4,10 +4,10 @@
 
     <root>/cells/<key>/cell.json      the record, with the SHA-256 of the files next to it
                        curve.parquet  metric values at every checkpoint, long form
-                       samples.npz    samples of the last checkpoint, (R, n, D) float32; trajectories, where asked for
+                       samples.npz    samples of the last checkpoint, (R, n, D) float32; trajectories, where wanted
                        traceback.txt  of a cell that failed
            unfinished/<key>/          snapshots of a cell that is not finished
-           runs/<id>.json             which cells a run asked for, the SHA-256 of each cell.json and of itself, provenance
+           runs/<id>.json             the cells of a run, the SHA-256 of each cell.json and of itself, provenance
            mlflow.db artifacts/       the MLflow mirror
            report/                    the page
 """
@@ -210,7 +210,7 @@ class Store(RunFolder):
         """Put a cell in place as a whole: written aside, flushed, renamed.
 
         Raises:
-            DiskError: the disk is full or cannot be written; what was there stands.
+            DiskError: the disk is full or cannot be written; the cell that was there remains.
         """
         final = self.folder(record.key)
         with self._writing():
@@ -232,7 +232,7 @@ class Store(RunFolder):
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells, with the SHA-256 of every ``cell.json`` that stands.
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json``.
 
         Raises:
             DiskError: the disk is full or cannot be written.

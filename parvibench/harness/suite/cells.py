@@ -123,11 +123,7 @@ def expand(
         InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that
             bears another's name.
     """
-    overrides = dict(settings or {})
-    known = {n for _, a in suite.pairs for n in (a.name, a.display)}
-    for name in overrides:
-        if name not in known:
-            raise UnknownNameError("algorithm of this suite", name, known)
+    overrides = _known_methods(settings or {}, suite)
     by_name: dict[str, Any] = {o.name: o for o in objects}
     for task in (o for o in objects if isinstance(o, Task)):
         registry.adopt(task)
@@ -137,8 +133,8 @@ def expand(
     cells = []
     for task_entry, entry in suite.pairs:
         if task_entry.name not in tasks:
-            found = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
-            tasks[task_entry.name] = _with_contexts(found, suite.contexts)
+            loaded = by_name.get(task_entry.name) or registry.load_task(task_entry.name)
+            tasks[task_entry.name] = _with_contexts(loaded, suite.contexts)
         task, method = tasks[task_entry.name], methods[entry.name]
         given = {**entry.chosen, **overrides.get(entry.name, {}), **overrides.get(entry.display, {})}
         values, tuned, untuned = protocol.settings_of(suite, task, entry, method, given)
@@ -146,8 +142,7 @@ def expand(
             values, tuned, effective[task.name] = protocol.matched(method, values, tuned, effective.get(task.name))
         preset = given.get("preset")
         rest = protocol.protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
-        compiles = not method.host_bound or method.compiled_step() is not None
-        rest["compiled"] = compiled and method.kind != "anchor" and compiles
+        rest["compiled"] = compiled and _compiles(method)
         own = "" if task.name in registry.tasks() else registry.place_of(task)
         cell = Cell(
             _spec(suite, task, method, task_entry, entry.name, **rest),
@@ -163,6 +158,19 @@ def expand(
         )
         cells.append(cell)
     return cells
+
+
+def _known_methods(overrides: Mapping[str, Mapping[str, Any]], suite: Suite) -> Mapping[str, Mapping[str, Any]]:
+    """The overrides; ``UnknownNameError`` for a name that is neither a method nor a label of the suite."""
+    known = {n for _, a in suite.pairs for n in (a.name, a.display)}
+    for name in overrides:
+        if name not in known:
+            raise UnknownNameError("algorithm of this suite", name, known)
+    return overrides
+
+
+def _compiles(method: Method) -> bool:
+    return method.kind != "anchor" and (not method.host_bound or method.compiled_step() is not None)
 
 
 def _spec(suite: Suite, task: Task, method: Method, entry: TaskEntry, name: str, **rest: Any) -> CellSpec:

@@ -17,7 +17,7 @@ class Strict(BaseModel):
 
 
 def as_entry(value: Any) -> Any:
-    """A bare name stands for an entry of that name."""
+    """An entry from its bare name."""
     return {"name": value} if isinstance(value, str) else value
 
 
@@ -59,8 +59,6 @@ class Entry(Strict):
     reason: str = Field("", max_length=400)  #: why these settings are fixed, in words for readers of the page
     step_from: str | None = None  #: label of the method whose tuned step size and options it takes
     settings: dict[str, Any] = Field(default_factory=dict)
-    #: with ``step_from``: scale that step so that step times drift is the other's, in root mean square (see ``tuning``)
-    match_drift: bool = False
     budget: Budget | None = None
     iterations: int | None = Field(None, gt=0)  #: a budget of so many
     particles: int | None = Field(None, gt=0, le=1_000_000)
@@ -155,46 +153,30 @@ UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 class TuneSpec(Strict):
     """How step sizes are tuned: the same for all algorithms of the suite, see ``tuning``."""
 
-    #: ends of the log grid, one for all units or one for each; without it only methods with ``choices`` are tuned
-    step_size: Ends | dict[Unit, Ends] | None = None
-    #: label -> step sizes to choose from in place of a grid and of a preset's step, as where a paper names them
-    choices: dict[str, list[Annotated[float, Field(gt=0)]]] = Field(default_factory=dict)
+    step_size: Ends | dict[Unit, Ends]  #: ends of the log grid, one for all units or one for each
     points: int = Field(9, ge=2, le=50)  #: number of grid points
     replicates: int = Field(3, ge=1, le=100)  #: tuning replicates (disjoint streams, rows that no result is judged by)
-    share: float = Field(0.25, gt=0, le=1)  #: budget of the first runs, as a share of the suite's
-    metric: str | None = None  #: to choose by; default: each task's primary metric
-    finalists: int = Field(2, ge=1, le=10)  #: best values of a method that run for the whole budget
-    #: label -> setting -> values to choose from, each with a grid of its own
+    metric: str | None = None  #: that decides; default: each task's primary metric
+    #: label -> setting -> values to try, with a grid each
     options: dict[str, dict[str, list[Any]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.step_size is None and not self.choices:
-            raise ValueError("neither step_size, the ends of a grid, nor choices: nothing would be tuned")
-        for label, steps in self.choices.items():
-            if len(steps) < 2 or steps != sorted(set(steps)):
-                raise ValueError(f"choices of {label}: at least two step sizes, each larger than the one before")
         for unit in self.units():
             low, high = self.ends(unit)
             if not 0 < low < high:
                 raise ValueError(f"step_size needs 0 < low < high, got [{low:g}, {high:g}]")
         return self
 
-    def covers(self, label: str) -> bool:
-        """Whether a step size of the method of that label is to be chosen, where nothing else gives it."""
-        return self.step_size is not None or label in self.choices
-
     def units(self) -> tuple[Unit, ...]:
         """The units that have a grid."""
-        if self.step_size is None:
-            return ()
         return tuple(self.step_size) if isinstance(self.step_size, dict) else UNITS
 
     def ends(self, unit: str) -> tuple[float, float]:
         """Ends of the grid of a unit; ``InputError`` where the suite gives none."""
         if isinstance(self.step_size, tuple):
             return self.step_size
-        if self.step_size is None or unit not in self.step_size:
+        if unit not in self.step_size:
             raise InputError(f"tune.step_size has no grid for steps in {unit}; add for example: {unit}: [1.0e-4, 1.0]")
         return self.step_size[unit]
 
@@ -226,7 +208,6 @@ class Profile(Strict):
     start: StartKind | None = None
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
-    tuned_as: str | None = None  #: profile with the same budget and particles whose tuned values it has
     only: Patterns | None = None  #: labels of the methods it keeps
     without: Patterns | None = None  #: labels of the methods it leaves out
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``

@@ -1,19 +1,14 @@
 """The step sizes that tuning tries: a grid for each method, task and choice of options; and the values measured there."""
 
-import csv
-import io
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from parvibench.core import registry
 from parvibench.core.algorithm import Method
-from parvibench.harness.store.files import write_atomically
 
 from .cells import Cell
 from .entries import TuneSpec
@@ -29,7 +24,6 @@ class Grid:
     cell: Cell  #: of the suite, options set
     options: dict[str, Any]  #: chosen with the step, such as ``{"rule": "adagrad"}``
     steps: list[float]  #: ascending
-    closed: bool = False  #: the values are a list to choose from: none are added
 
     def named(self, step: float) -> str:
         """``task/label @ value``, with the options."""
@@ -43,9 +37,9 @@ class Grid:
         return min(self.steps, key=lambda s: scores.get(self.named(s), np.inf))
 
     def beyond(self, step: float, values: int = 1) -> list[float]:
-        """Values added beyond the one at an end; none for one inside, and where none may be added."""
+        """Values added beyond the one at an end; none for one inside."""
         end = -1 if step == self.steps[0] else 1 if step == self.steps[-1] else 0
-        if not end or self.closed:
+        if not end:
             return []
         ratio = self.steps[1] / self.steps[0]
         added = [rounded(step * ratio ** (end * (i + 1))) for i in range(values)]
@@ -53,7 +47,7 @@ class Grid:
         return added
 
     def below(self, step: float) -> list[float]:
-        """The next smaller value, added where there is none; nothing where none may be added."""
+        """The next smaller value, added where there is none."""
         return [s for s in self.steps if s < step][-1:] or self.beyond(step)
 
 
@@ -79,12 +73,11 @@ def rounded(value: float) -> float:
 
 def grids_of(spec: TuneSpec, cell: Cell) -> Iterator[Grid]:
     """The grids of a cell, one for every choice of its options."""
-    own, listed, algorithm = spec.options.get(cell.label, {}), spec.choices.get(cell.label), cell.load()[1]
+    own, algorithm = spec.options.get(cell.label, {}), cell.load()[1]
     for values in itertools.product(*own.values()):
         options = dict(zip(own, values, strict=True))
         settings = algorithm.make_settings({**cell.settings, **options}).model_dump(mode="json")
-        steps = listed or grid(spec, step_unit(algorithm, settings))
-        yield Grid(cell.varied(settings=settings), options, steps, closed=listed is not None)
+        yield Grid(cell.varied(settings=settings), options, grid(spec, step_unit(algorithm, settings)))
 
 
 class Tried(NamedTuple):
@@ -118,12 +111,3 @@ def values_of(
                 Tried(grid.cell.task, grid.cell.label, grid.options, step, metric, share, whole, name == chosen)
             )
     return found
-
-
-def write_csv(tried: Sequence[Tried], folder: Path) -> None:
-    """Write ``tried.csv`` into a folder, a row for each step size."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(Tried._fields)
-    rows.writerows([*t[:2], json.dumps(t.options), *t[3:]] for t in tried)
-    write_atomically(folder / "tried.csv", text.getvalue().encode())

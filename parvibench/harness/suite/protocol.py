@@ -30,8 +30,7 @@ def settings_of(
     chosen = algorithm.expand_preset(given)
     of_task = {} if suite.tuned is None else suite.tuned.step_size.get(task.name, {})
     step = of_task.get(entry.display, of_task.get(entry.step_from or ""))
-    listed = suite.tune is not None and entry.display in suite.tune.choices  # a preset's step is one of the list
-    given_step = "step_size" in (given if listed else chosen)
+    given_step = "step_size" in chosen
     tuned = step is not None and not given_step
     if tuned and suite.tuned is not None:
         options = suite.tuned.settings.get(task.name, {}).get(entry.step_from or entry.display, {})
@@ -75,28 +74,36 @@ def protocol_of(
         raise InputError(f"{entry.display} on {task.name} has no budget: give it iterations, or the suite a budget")
     # Chains of another number than the suite's are judged by as many samples as all: their paths hold them.
     others = shared if algorithm.kind == "chains" and entry.particles is not None else chosen["particles"]
-    chosen["samples"] = chosen["samples"] or others
-    if algorithm.n_particles is not None:
-        chosen["particles"] = algorithm.n_particles
-    elif algorithm.kind == "particles" and chosen["samples"] > chosen["particles"]:
-        sizes = f"samples ({chosen['samples']}) exceed the particles ({chosen['particles']})"
-        raise InputError(f"{sizes} of {entry.display}")
-    if chosen["samples"] < 2:
-        raise InputError(
-            f"{entry.display} on {task.name} is judged by a single sample: give it more particles, or say how many "
-            "samples of its path are judged (--samples, samples: of its entry)"
-        )
+    chosen |= _sizes(f"{entry.display} on {task.name}", algorithm, chosen["particles"], chosen["samples"] or others)
     if algorithm.kind != "chains" or isinstance(task, SequentialTask):
         chosen |= {"burn_in": 0.0, "thinning": 1}
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
     chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
+    _require_particles(entry, algorithm, chosen["particles"])
+    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": entry.trajectories}
+
+
+def _sizes(cell: str, algorithm: Method, particles: int, samples: int) -> dict[str, int]:
+    """N and n of a cell; ``InputError`` where n samples cannot be judged."""
+    if algorithm.n_particles is not None:
+        particles = algorithm.n_particles
+    elif algorithm.kind == "particles" and samples > particles:
+        raise InputError(f"{cell}: {samples} samples, more than its {particles} particles")
+    if samples < 2:
+        raise InputError(
+            f"{cell} is judged by a single sample: give it more particles, or say how many samples of its path are "
+            "judged (--samples, samples: of its entry)"
+        )
+    return {"particles": particles, "samples": samples}
+
+
+def _require_particles(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> None:
+    """Raise ``InputError`` where an entry stores trajectories of particles that its method does not have."""
     followed = entry.trajectories
     if followed and algorithm.kind not in ("particles", "chains"):
         raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
-    if followed > chosen["particles"]:
-        held = f"{chosen['particles']} particles"
-        raise InputError(f"trajectories of {entry.display}: {followed} are more than its {held}")
-    return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": followed}
+    if followed > particles:
+        raise InputError(f"trajectories of {entry.display}: {followed} are more than its {particles} particles")
 
 
 def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:

@@ -6,11 +6,11 @@ caller allows it (``plugins``), and no other code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from parvibench.core import registry
 from parvibench.core.budget import Budget
@@ -69,34 +69,12 @@ class Suite(Strict):
     #: pattern of published pointers -> why no row of ours can be compared with them
     incomparable: dict[str, str] = Field(default_factory=dict)
 
-    @field_validator("profiles", mode="after")
-    @classmethod
-    def _tuned_as_others(cls, profiles: dict[str, Profile]) -> dict[str, Profile]:
-        """Replaces ``tuned_as`` by the tuned values of that profile."""
-        for name, profile in profiles.items():
-            other = profiles.get(profile.tuned_as or name)
-            if other is None or other.tuned_as:
-                raise ValueError(f"{name}.tuned_as: no profile {profile.tuned_as!r} with tuned values of its own")
-            if profile.tuned_as and profile.tuned:
-                raise ValueError(f"{name}: tuned and tuned_as: one of them")
-        return {
-            name: p.model_copy(update={"tuned": profiles[p.tuned_as].tuned}) if p.tuned_as else p
-            for name, p in profiles.items()
-        }
-
     @model_validator(mode="after")
     def _whole(self) -> Self:
         _require_distinct(self.tasks, self.algorithms, self.rows)
         if self.rows and (self.tasks or self.algorithms):
             raise ValueError("rows replace tasks and algorithms: give one or the other")
         missing = [] if self.rows else [n for n in ("tasks", "algorithms", "budget") if not getattr(self, n)]
-        for name, profile in self.profiles.items():
-            other = self.profiles[profile.tuned_as or name]
-            for key in ("budget", "particles"):
-                if (getattr(profile, key) or getattr(self, key)) != (getattr(other, key) or getattr(self, key)):
-                    raise ValueError(
-                        f"profiles.{name}: {profile.tuned_as} was tuned with another {key}: it needs `tune`"
-                    )
         if missing:
             raise ValueError(f"no {', no '.join(missing)}: a suite lists tasks, algorithms and a budget, or rows")
         return self
@@ -134,7 +112,7 @@ class Suite(Strict):
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]
-        not_overrides = ("only", "without", "rows", "hours", "tuned_as")
+        not_overrides = ("only", "without", "rows", "hours")
         overrides = {k: v for k, v in profile if v is not None and k not in not_overrides}
         kept = {a.display for a in self.algorithms if profile.only is None or a.display in profile.only}
         kept -= set(profile.without or ())
@@ -183,6 +161,16 @@ def parse_suite(content: bytes, source: str, allowed: Allowed = ()) -> Suite:
     suite = _with_plugins(suite, tree, source, allowed)
     _check_names(suite, tree, source)
     return _labelled(suite, source)
+
+
+def stored_suite(plain: Mapping[str, Any]) -> Suite:
+    """The suite in a run record; keys of earlier versions that are not part of a cell are dropped."""
+    values = dict(plain)
+    for part in ("algorithms", "rows"):
+        values[part] = [{k: v for k, v in entry.items() if k != "match_drift"} for entry in plain.get(part, ())]
+    if tune := plain.get("tune"):
+        values["tune"] = {k: v for k, v in tune.items() if k not in ("choices", "finalists", "share")}
+    return Suite.model_validate(values)
 
 
 def _with_plugins(suite: Suite, tree: Any, source: str, allowed: Allowed) -> Suite:
@@ -242,51 +230,57 @@ def _problem(tree: Any, source: str, error: Any) -> str:
 
 def _check_names(suite: Suite, tree: Any, source: str) -> None:
     """Every named task, algorithm and metric exists and every setting is valid, or all problems are reported."""
-    problems: list[str] = []
-
-    def check(what: str, index: int, action: Any, *given: Any) -> None:
+    problems = []
+    for what, index, check, *given in _checks(suite):
         try:
-            action(*given)
+            check(*given)
         except InputError as error:
             first = str(error).split("\nA ")[0].split("\nKnown")[0]
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
-
-    for i, task in enumerate(suite.tasks):
-        check("tasks", i, _check_task, task.name)
-    for i, algorithm in enumerate(suite.algorithms):
-        check("algorithms", i, _check_algorithm, algorithm)
-    for i, row in enumerate(suite.rows):
-        check("rows", i, _check_task, row.task)
-        check("rows", i, _check_algorithm, row)
-        for number in row.published:
-            check("rows", i, _known, "metric", number.metric, registry.metrics())
-    for i, metric in enumerate(suite.metrics or ()):
-        check("metrics", i, _known, "metric", metric, registry.metrics())
-    titles = {f"{r.task}/{_label(r) or r.name}" for r in suite.rows}
-    problems += [
-        f"{source}: rows: {r.title} varies {r.varies}, which is no row"
-        for r in suite.rows
-        if r.varies not in ("", *titles)
-    ]
-    labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
-    for what, named in (
-        ("step_from", [a.step_from for a in suite.entries if a.step_from]),
-        ("tune.options", list(suite.tune.options) if suite.tune else []),
-        ("tune.choices", list(suite.tune.choices) if suite.tune else []),
-        *((f"profiles.{name}.only", list(p.only or ())) for name, p in suite.profiles.items()),
-        *((f"profiles.{name}.without", list(p.without or ())) for name, p in suite.profiles.items()),
-    ):
-        if unknown := [n for n in named if n not in labels]:
-            problems.append(f"{source}: {what}: no method is labelled {', '.join(unknown)}")
-    if lacking := [a.display for _, a in suite.pairs if a.match_drift and not a.step_from]:
-        problems.append(f"{source}: match_drift without step_from: {', '.join(lacking)}")
+    problems += [f"{source}: {line}" for line in _unknown_labels(suite)]
     if problems:
         raise SuiteError("\n".join(problems))
+
+
+def _checks(suite: Suite) -> Iterator[Any]:
+    """Section, index, and a function with its arguments that raises ``InputError`` where the entry is wrong."""
+    for i, task in enumerate(suite.tasks):
+        yield "tasks", i, _check_task, task.name
+    for i, algorithm in enumerate(suite.algorithms):
+        yield "algorithms", i, _check_algorithm, algorithm
+    titles = {f"{r.task}/{_label(r) or r.name}" for r in suite.rows}
+    for i, row in enumerate(suite.rows):
+        yield "rows", i, _check_task, row.task
+        yield "rows", i, _check_algorithm, row
+        yield "rows", i, _check_varied, row, titles
+        for number in row.published:
+            yield "rows", i, _known, "metric", number.metric, registry.metrics()
+    for i, metric in enumerate(suite.metrics or ()):
+        yield "metrics", i, _known, "metric", metric, registry.metrics()
+
+
+def _unknown_labels(suite: Suite) -> Iterator[str]:
+    """A line for each section that names labels that the suite lacks."""
+    labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
+    named: dict[str, Iterable[str]] = {
+        "step_from": [a.step_from for a in suite.entries if a.step_from],
+        "tune.options": suite.tune.options if suite.tune else (),
+    }
+    for name, profile in suite.profiles.items():
+        named |= {f"profiles.{name}.only": profile.only or (), f"profiles.{name}.without": profile.without or ()}
+    for what, names in named.items():
+        if unknown := [n for n in names if n not in labels]:
+            yield f"{what}: no method is labelled {', '.join(unknown)}"
 
 
 def _known(kind: str, name: str, rows: Any) -> None:
     if name not in rows:
         raise UnknownNameError(kind, name, rows)
+
+
+def _check_varied(row: Row, titles: Collection[str]) -> None:
+    if row.varies not in ("", *titles):
+        raise InputError(f"{row.title} varies {row.varies}, which is no row")
 
 
 def _check_task(name: str) -> None:

@@ -25,7 +25,7 @@ def lacking(suite: Suite, cells: Sequence[Cell]) -> list[Cell]:
     if suite.tune is None:
         return []
     held = {} if suite.tuned is None else suite.tuned.step_size
-    return [c for c in cells if c.untuned and c.spec.task not in held and suite.tune.covers(c.label)]
+    return [c for c in cells if c.untuned and c.spec.task not in held]
 
 
 def of_tasks(suite: Suite, names: Collection[str]) -> Suite:
@@ -84,15 +84,18 @@ def suite_text(path: Path, source: str, profile: str | None) -> str:
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False, text: str = "") -> None:
-    """Store the choice in the suite file, or in this text of it, keeping comments; with ``keep`` values of other cells stay."""
+    """Store tuned values in the suite file, or in this text of it, keeping comments; with ``keep`` values of other cells stay.
+
+    A profile that uses the values of the suite has them stored there.
+    """
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(text or path.read_text())
-    place = tree if profile is None else tree["profiles"][profile]
+    own = None if profile is None else tree["profiles"][profile]
+    place = tree if own is None or ("tuned" in tree and "tuned" not in own) else own
     new = tuned.model_dump(mode="json", exclude_defaults=True)
     if keep and place.get("tuned"):
         new = _merged(place["tuned"], new)
-    place.pop("tuned_as", None)
     place["tuned"] = _laid_out(new)
     buffer = io.StringIO()
     yaml.dump(tree, buffer)

@@ -4,19 +4,17 @@ The procedure, the same for every (task, method) of a suite:
 
 1. A log grid of ``points`` values (9), one grid for each unit of the step: ``x^2`` (it multiplies a score), ``x`` (a rule
    that rescales, such as Adam, moves x by it) and ``rate`` (Adam's, of the parameters of a generator). Options that the
-   suite lists, such as SVGD's rule, are tried with a grid each. Where it lists step sizes to choose from
-   (``choices``), these are tried instead, and no others.
-2. All values run for a ``share`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid lies at its
+   suite lists, such as SVGD's rule, are tried with a grid each.
+2. All values run for ``SHARE`` (1/4) of the horizon on ``replicates`` (3). While the best value of a grid is at its
    end, two values are added beyond, at most ``EXTENSIONS`` (2) times.
-3. The best ``finalists`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
+3. The best ``FINALISTS`` (2) run for the whole horizon; the better median of the task's primary metric is chosen.
    While it is worse than the same step was after the share, the next smaller one runs too (particles that end in the
-   posterior's mode, say, do so the sooner the larger the step), and while it lies at the end of its grid the next one
+   posterior's mode, say, do so the sooner the larger the step), and while it is at the end of its grid the next one
    beyond, at most ``FURTHER`` (4) times.
 
 Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
 fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
-tuned against its reference. A method that is never measured on a task gets no value there. A method with ``match_drift`` runs once at the
-step of another and gets that step times the ratio of their drifts: both then move as far, in root mean square.
+tuned against its reference. A method that is never measured on a task gets no value there.
 """
 
 from collections import defaultdict
@@ -36,16 +34,16 @@ from parvibench.harness.store.results import StoredRun, metric_values
 
 from .cells import Cell, expand
 from .entries import Tuned, TuneSpec
-from .grids import ADDED, Grid, Tried, grid, grids_of, rounded, sign, values_of
+from .grids import ADDED, Grid, Tried, grid, grids_of, sign, values_of
 from .suite import Suite
 
-#: Times that a grid grows beyond an end.
-EXTENSIONS = 2
+#: Times that a grid grows beyond an end, and best values of a method that run for the whole horizon.
+EXTENSIONS, FINALISTS = 2, 2
+#: Budget of the first runs, as a share of the suite's.
+SHARE = 0.25
 #: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
-#: What a method reports of its steps: root mean square of what the step size multiplies.
-_DRIFT = "drift_rms"
 
 Run = Callable[[Sequence[Cell]], StoredRun]
 
@@ -70,20 +68,18 @@ class Tuner:
         self._grids: dict[tuple[str, str], list[Grid]] = {}
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
-        for cell in self._expanded(None):
+        for cell in self._expanded():
             self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
             if (
                 "step_size" in cell.settings
                 and cell.untuned
-                and self.spec.covers(cell.label)
                 and cell.label not in followers
                 and not cell.missing_needs()
-                and (grids := list(grids_of(self.spec, cell)))
             ):
-                self._grids[cell.task, cell.label] = grids
+                self._grids[cell.task, cell.label] = list(grids_of(self.spec, cell))
 
-    def _expanded(self, tuned: Tuned | None) -> list[Cell]:
-        suite = self.suite.model_copy(update={"tuned": tuned})
+    def _expanded(self) -> list[Cell]:
+        suite = self.suite.model_copy(update={"tuned": None})
         return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
 
     @property
@@ -94,11 +90,9 @@ class Tuner:
         """The first round: every value of every grid at a share of the horizon."""
         return [self._cell(g, s) for g in self._all_grids for s in g.steps]
 
-    def one_of_each(self) -> list[tuple[Cell, int, int]]:
-        """The first round with one value of every grid, which cost alike, how many it has and how many it may grow by."""
-        return [
-            (self._cell(g, g.steps[0]), len(g.steps), 0 if g.closed else EXTENSIONS * ADDED) for g in self._all_grids
-        ]
+    def one_of_each(self) -> list[tuple[Cell, int]]:
+        """The first round with one value of every grid, which cost alike, and the number of its values."""
+        return [(self._cell(g, g.steps[0]), len(g.steps)) for g in self._all_grids]
 
     def tune(self, run: Run) -> Tuned:
         """Run all rounds; pairs without a measured value are in ``left_out``."""
@@ -113,37 +107,13 @@ class Tuner:
             records |= _measured(run, [self._cell(g, s) for g, s in finals if g.named(s) not in records])
             last |= _measured(run, [self._cell(g, s, whole=True) for g, s in finals])
             finals = self._further(self._scores(records), self._scores(last), set(last))
-        return self._matched(self._chosen(records, last), records | last, run)
-
-    def _matched(self, tuned: Tuned, records: dict[str, CellRecord], run: Run) -> Tuned:
-        """With the steps of methods that move as far as another does: its step times the ratio of both drifts."""
-        entries = {a.display: a for _, a in self.suite.pairs if a.match_drift}
-        if not entries:
-            return tuned
-        cells = [c for c in self._expanded(tuned) if c.label in entries and c.tuned]
-        found = _measured(run, [self._cell(Grid(c, {}, []), c.settings["step_size"], whole=True) for c in cells])
-        steps = {task: dict(own) for task, own in tuned.step_size.items()}
-        spent = {task: dict(own) for task, own in tuned.score_evaluations.items()}
-        for c in cells:
-            step, leader = c.settings["step_size"], entries[c.label].step_from
-            options = tuned.settings.get(c.task, {}).get(str(leader), {})
-            led = [g.named(step) for g in self._grids.get((c.task, str(leader)), ()) if g.options == options]
-            own = found.get(f"{c.task}/{c.label} @ {step:g}")
-            drifts = [_drift(records.get(led[0]) if led else None), _drift(own)]
-            if own is None or not all(np.isfinite(drifts)) or drifts[1] == 0:
-                self.left_out[f"{c.task}/{c.label}"] = f"no {_DRIFT} was measured of it and of {leader}"
-                continue
-            steps[c.task][c.label] = rounded(step * drifts[0] / drifts[1])
-            spent[c.task][c.label] = round(own.score_evaluations * own.n_replicates, 1)
-        return tuned.model_copy(update={"step_size": steps, "score_evaluations": spent})
+        return self._chosen(records, last)
 
     def _finals(self, scores: dict[str, float]) -> list[tuple[Grid, float]]:
-        if self.spec.share == 1:
-            return []
         found = []
         for grids in self._grids.values():
             tried = [(g, s) for g in grids for s in g.steps if g.named(s) in scores]
-            found += sorted(tried, key=lambda t: scores[t[0].named(t[1])])[: self.spec.finalists]
+            found += sorted(tried, key=lambda t: scores[t[0].named(t[1])])[:FINALISTS]
         return found
 
     def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
@@ -208,7 +178,7 @@ class Tuner:
     def _cell(self, grid: Grid, step: float, *, whole: bool = False) -> Cell:
         """One value of a grid, measured over the share of the horizon or the ``whole`` of it."""
         task, algorithm = grid.cell.load()
-        share = 1.0 if whole else self.spec.share
+        share = 1.0 if whole else SHARE
         # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
         mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
         rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0
@@ -233,12 +203,6 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
         score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
         seconds=None if budget.seconds is None else budget.seconds * share,
     )
-
-
-def _drift(record: CellRecord | None) -> float:
-    """Median over replicates of the root mean square drift that a run reported at its end; NaN without."""
-    values = [] if record is None else [v for v in record.values.get(_DRIFT, []) if v is not None]
-    return float(np.median(values)) if values else np.nan
 
 
 def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Sequence[str] | dict[str, Any]) -> str:

@@ -1,21 +1,19 @@
 """Chunks on a Ray cluster: many machines, GPUs in shares.
 
 A task on the cluster runs its chunk in a worker process of its own (``workers``), so a hostile sampler takes no Ray
-worker down, limits hold there as here, and the bits are those of a local run. News, snapshots and results are streamed
-to the driver, which alone writes. A task whose machine or Ray worker dies is sent again, with the latest snapshot.
+worker down, limits hold there as here, and the bits are those of a local run. Ray runs a task again from its start when its
+machine or Ray worker dies.
 """
 
-import contextlib
 import importlib
 import logging
 import os
-import queue
 import socket
 import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +21,23 @@ from parvibench.core.errors import InputError, install_hint
 from parvibench.core.reference import home_of
 from parvibench.core.result import Status
 from parvibench.data import fetch
-from parvibench.harness.store.files import EVERY_S, SnapshotFile
 
-from .executors import MAX_ATTEMPTS, News, OnProgress, Outcome
+from .executors import MAX_ATTEMPTS, OnProgress, Outcome
 from .jobs import ChunkJob, Ended
 from .processes import Workers
-
-_WAIT_S = 0.5
 
 
 @dataclass(frozen=True)
 class Parcel:
     """A job as it travels: it needs no path of the driver's machine."""
 
-    job: ChunkJob  #: its snapshot file stays behind
+    job: ChunkJob  #: without a snapshot
     data: dict[str, bytes]  #: data set -> its file, where the driver has it: the remote side may be offline
     plugins: dict[str, bytes]  #: path -> source of the files that algorithm and task come from, where they do
     references: dict[str, bytes]  #: file name -> content of the reference of a user's task
-    snapshot: bytes | None  #: to go on from
-    every: float  #: seconds between two snapshots
     version: str  #: of ParVIBench at the driver
-    timeout: float
-    memory: float | None
-
-
-@dataclass
-class _Sent:
-    """A job on the cluster."""
-
-    number: int
-    job: ChunkJob
-    stream: Any
-    attempts: int = 1
+    timeout: float  #: wall-clock limit, s
+    memory: float | None  #: limit, MiB
 
 
 class Cluster:
@@ -76,7 +59,7 @@ class Cluster:
         self._timeout, self._memory, self._gpus = timeout, memory, gpus
 
     def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
-        """Outcomes as they come in; on leaving early everything on the cluster is cancelled.
+        """Outcomes as they come in, without reports of progress; on leaving early everything on the cluster is cancelled.
 
         Raises:
             InputError: the cluster cannot be reached, or a job cannot travel.
@@ -86,24 +69,20 @@ class Cluster:
             if any(job.cell.objects):
                 raise InputError(f"{job.cell.label}: objects cannot be sent to a cluster; name a file.py:Class")
         started = self._connect()
-        task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=0)(serve)
+        task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=MAX_ATTEMPTS - 1)(serve)
         limit = self._count or 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        running: list[_Sent] = []
-        waiting = list(enumerate(jobs))
+        waiting = enumerate(jobs)
+        running: dict[Any, int] = {}
         try:
-            while waiting or running:
-                while waiting and len(running) < limit:
-                    number, job = waiting.pop(0)
-                    running.append(_Sent(number, job, task.remote(self._parcel(job))))
-                ready, _ = ray.wait([s.stream for s in running], num_returns=1, timeout=_WAIT_S, fetch_local=False)
-                for sent in [s for s in running if s.stream in ready]:
-                    outcome = self._listen(sent, task, on_progress)
-                    if outcome is not None:
-                        running.remove(sent)
-                        yield sent.number, outcome
+            while True:
+                running |= {task.remote(self._parcel(job)): n for n, job in islice(waiting, limit - len(running))}
+                if not running:
+                    return
+                (ready,), _ = ray.wait(list(running), num_returns=1)
+                yield running.pop(ready), _received(ready)
         finally:
             for sent in running:
-                ray.cancel(sent.stream, force=True)
+                ray.cancel(sent, force=True)
             if started:
                 ray.shutdown()
 
@@ -124,7 +103,7 @@ class Cluster:
         return True
 
     def _parcel(self, job: ChunkJob) -> Parcel:
-        cell, file = job.cell, job.snapshot
+        cell = job.cell
         files = [
             Path(p) for p in (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0]) if p.endswith(".py")
         ]
@@ -135,43 +114,9 @@ class Cluster:
             references = {path.name: path.read_bytes() for path in kept}
         except OSError as error:
             raise InputError(f"{error.filename}: cannot be read to be sent to the cluster ({error.strerror})") from None
-        return Parcel(
-            job=replace(job, snapshot=None),
-            data={name: content for name in cell.load_task().data if (content := fetch.held(name)) is not None},
-            plugins=plugins,
-            references=references,
-            snapshot=file.load() if file else None,
-            every=file.every if file else EVERY_S,
-            version=version("parvibench"),
-            timeout=self._timeout,
-            memory=self._memory,
-        )
-
-    def _listen(self, sent: _Sent, task: Any, on_progress: OnProgress) -> Ended | None:
-        """Take one message; the outcome if the job has ended."""
-        ray = _ray()
-        try:
-            message = ray.get(next(sent.stream))
-        except StopIteration:
-            return Outcome(None, Status.CRASHED, "the task on the cluster ended without a result")
-        except ray.exceptions.RayTaskError as error:
-            return Outcome(None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error))
-        except ray.exceptions.RayError as error:  # the worker, its machine or the object store is gone
-            if sent.attempts < MAX_ATTEMPTS:
-                sent.attempts += 1
-                sent.stream = task.remote(self._parcel(sent.job))
-                return None
-            first = str(error).split("\n")[0]
-            reason = f"lost {sent.attempts} times on the cluster: {type(error).__name__}: {first}"
-            return Outcome(None, Status.CRASHED, reason[:500], str(error))
-        if isinstance(message, Outcome):
-            return message
-        if isinstance(message, bytes):
-            if sent.job.snapshot is not None:
-                sent.job.snapshot.save(message)
-        else:
-            on_progress(sent.number, message)
-        return None
+        data = {name: content for name in cell.load_task().data if (content := fetch.held(name)) is not None}
+        job = replace(job, snapshot=None)
+        return Parcel(job, data, plugins, references, version("parvibench"), self._timeout, self._memory)
 
 
 def _ray() -> Any:
@@ -181,43 +126,34 @@ def _ray() -> Any:
         raise InputError(f"--ray needs Ray; {install_hint('ray')}") from None
 
 
-def serve(parcel: Parcel) -> Iterator[News | bytes | Ended]:
-    """Body of a task on the cluster: news, snapshots, and the outcome at last."""
-    mine = version("parvibench")
+def _received(sent: Any) -> Ended:
+    """The outcome of a task that has ended."""
+    ray = _ray()
+    try:
+        outcome: Ended = ray.get(sent)
+    except ray.exceptions.RayTaskError as error:
+        return Outcome(None, Status.CRASHED, str(error.cause or error).split("\n")[0], str(error))
+    except ray.exceptions.RayError as error:  # the worker, its machine or the object store is gone
+        first = str(error).split("\n")[0]
+        reason = f"lost {MAX_ATTEMPTS} times on the cluster: {type(error).__name__}: {first}"
+        return Outcome(None, Status.CRASHED, reason[:500], str(error))
+    return outcome
+
+
+def serve(parcel: Parcel) -> Ended:
+    """Body of a task on the cluster."""
+    mine, host = version("parvibench"), socket.gethostname()
     if mine != parcel.version:
-        raise InputError(
-            f"{socket.gethostname()} has ParVIBench {mine}, the driver {parcel.version}: install the same everywhere"
-        )
+        raise InputError(f"{host} has ParVIBench {mine}, the driver {parcel.version}: install the same everywhere")
+    for name, content in parcel.data.items():
+        fetch.keep(name, content)
     with tempfile.TemporaryDirectory(prefix="parvibench-ray-") as folder:
-        file = SnapshotFile(Path(folder, "snapshot.pt"), parcel.every)
-        if parcel.snapshot is not None:
-            file.save(parcel.snapshot)
-        for name, sent in parcel.data.items():
-            fetch.keep(name, sent)
-        job = _unpacked(parcel, Path(folder), file)
-        executor = Workers(1, parcel.timeout, parcel.memory)
-        events: queue.SimpleQueue[News | Ended] = queue.SimpleQueue()
-
-        def work() -> None:
-            for _, outcome in executor.run([job], lambda _, news: events.put(news)):
-                events.put(outcome)
-
-        threading.Thread(target=work, daemon=True).start()
-        seen = _written(file)
-        while True:
-            with contextlib.suppress(queue.Empty):
-                event = events.get(timeout=1.0)
-                if isinstance(event, Outcome):
-                    failed_at = "" if event.result is not None else f" (on {socket.gethostname()})"
-                    yield replace(event, reason=event.reason + failed_at)
-                    return
-                yield event
-            if (now := _written(file)) != seen and (content := file.load()) is not None:
-                seen = now
-                yield content
+        job = _unpacked(parcel, Path(folder))
+        ((_, outcome),) = Workers(1, parcel.timeout, parcel.memory).run([job], lambda _, news: None)
+    return outcome if outcome.result is not None else replace(outcome, reason=f"{outcome.reason} (on {host})")
 
 
-def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> ChunkJob:
+def _unpacked(parcel: Parcel, folder: Path) -> ChunkJob:
     """The job with the files of its plug-ins, and the reference of its task, where there are any."""
     cell, places = parcel.job.cell, {}
     for number, (path, source) in enumerate(parcel.plugins.items()):
@@ -231,17 +167,10 @@ def _unpacked(parcel: Parcel, folder: Path, file: SnapshotFile) -> ChunkJob:
         path, _, name = place.rpartition(":")
         return f"{places[path]}:{name}" if path in places else place
 
-    # The name is part of the key, which is of no use here: the driver knows whose result it is.
+    # The name is part of the key, which is of no use here: the driver assigns the result.
     cell = cell.varied(algorithm=moved(cell.algorithm))
     if cell.place:
         for name, content in parcel.references.items():
             (folder / name).write_bytes(content)
         cell = replace(cell, place=moved(cell.place), references=str(folder))
-    return replace(parcel.job, cell=cell, snapshot=file)
-
-
-def _written(file: SnapshotFile) -> int:
-    try:
-        return file.path.stat().st_mtime_ns
-    except OSError:
-        return 0
+    return replace(parcel.job, cell=cell)

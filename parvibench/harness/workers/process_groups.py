@@ -1,7 +1,7 @@
 """Worker processes and their subprocesses: memory limits, and termination as a group.
 
 A worker leads a process group, whose memory is counted and which is killed as a whole. A process that left the group
-(``setsid``) is found by the worker's log, which is its standard output: on Linux every process that holds the log is
+(``setsid``) is identified by the worker's log, which is its standard output: on Linux every process that holds the log is
 killed, too. When the driver dies, its workers end themselves in the same way, those that hold the interpreter lock
 some time after their time limit, and remove the folder of their logs.
 """
@@ -10,7 +10,6 @@ import contextlib
 import faulthandler
 import multiprocessing as mp
 import os
-import platform
 import shutil
 import signal
 import sys
@@ -27,8 +26,6 @@ import psutil
 _GRACE_S = 60.0
 #: Looks at all processes for those that hold a log: what forks faster than that is beyond our means.
 _MOST_LOOKS = 200
-#: Name of the file by which a driver's temporary folder is known, before its process id; it holds the machine's name.
-_MARK = "parvibench-driver-"
 
 
 def settle(log: Path, timeout: float) -> None:
@@ -62,18 +59,6 @@ def _end_with_the_driver(log: Path) -> None:
         driver.join()
         end(os.getpid(), log, lambda: shutil.rmtree(log.parent, ignore_errors=True))
         os._exit(1)
-
-
-def own_temporary_folder() -> Path:
-    """The folder that multiprocessing removes when this process ends; those of drivers that were killed go now."""
-    for mark in Path(tempfile.gettempdir()).glob(f"pymp-*/{_MARK}*"):
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(mark.name.removeprefix(_MARK))
-            if mark.read_text() == platform.node() and not psutil.pid_exists(pid):
-                shutil.rmtree(mark.parent, ignore_errors=True)
-    folder = Path(get_temp_dir())
-    (folder / f"{_MARK}{os.getpid()}").write_text(platform.node())
-    return folder
 
 
 def new_log() -> Path:

@@ -47,16 +47,15 @@ class Workers:
     def __init__(self, count: int, timeout: float, memory: float | None = None) -> None:
         self._count, self._timeout, self._memory = count, timeout, memory
         self._machine = _MEMORY_SHARE * process_groups.machine_memory_mib()
+        self._checked = 0.0  #: when limits were checked
 
     def run(self, jobs: Sequence[Job[T]], on_progress: OnProgress) -> Iterator[tuple[int, Outcome[T]]]:
         """Outcomes as jobs end; on leaving early all workers are killed."""
-        process_groups.own_temporary_folder()
         needed = dict.fromkeys(module for job in jobs for module in job.preload or PRELOAD)
         start = partial(_Worker, _start_method(needed), self._timeout)
         running: list[_Worker] = []
         waiting = enumerate(jobs)
         finished: list[tuple[int, Outcome[T]]] = []
-        checked = 0.0
         try:
             while True:
                 while len(running) < self._count and (following := next(waiting, None)) is not None:
@@ -66,27 +65,28 @@ class Workers:
                 finished.clear()
                 if not running:
                     return
-                ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
-                ended = {w: w.listen(ready, on_progress) for w in running if not w.ends.isdisjoint(ready)}
-                if time.monotonic() - checked > _POLL_S:
-                    checked = time.monotonic()
-                    ended |= self._over_limit([w for w in running if w not in ended])
-                for worker, outcome in ended.items():
-                    if outcome is None:
-                        continue
+                for worker, outcome in self._ended(running, on_progress).items():
                     running.remove(worker)
                     worker.end()
-                    if worker.killed and worker.attempt < MAX_ATTEMPTS:
-                        running.append(start(worker.number, worker.job, worker.then, worker.attempt + 1))
-                    elif worker.then is not None and outcome.result is not None:
-                        running.append(start(worker.number, worker.then(outcome.result)))
+                    if (again := worker.following(outcome)) is not None:
+                        running.append(start(*again))
                     else:
                         finished.append((worker.number, outcome))
         finally:
             for worker in running:
                 worker.end()
 
-    def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome[Any] | None]:
+    def _ended(self, running: list[_Worker], on_progress: OnProgress) -> dict[_Worker, Outcome[Any]]:
+        """Outcomes of the workers that end within ``_POLL_S``, or exceed a limit."""
+        ready = wait([end for w in running for end in w.ends], timeout=_POLL_S)
+        heard = {w: w.listen(ready, on_progress) for w in running if not w.ends.isdisjoint(ready)}
+        ended = {w: outcome for w, outcome in heard.items() if outcome is not None}
+        if time.monotonic() - self._checked > _POLL_S:
+            self._checked = time.monotonic()
+            ended |= self._over_limit([w for w in running if w not in heard])
+        return ended
+
+    def _over_limit(self, workers: list[_Worker]) -> dict[_Worker, Outcome[Any]]:
         """Outcomes of the workers that exceed a limit of time or memory."""
         resident = process_groups.resident_mib(w.pid for w in workers)
         if sum(resident.values()) > min(self._machine, self._memory or math.inf):
@@ -94,7 +94,7 @@ class Workers:
         used = {w: resident[w.pid] for w in workers}
         together = sum(used.values())
         largest = max(used, key=used.__getitem__, default=None)
-        outcomes: dict[_Worker, Outcome[Any] | None] = {}
+        outcomes: dict[_Worker, Outcome[Any]] = {}
         for worker in workers:
             worker.cut_log()
             held, status = f"used {used[worker]:.0f} MiB of memory", Status.OUT_OF_MEMORY
@@ -160,8 +160,7 @@ class _Worker:
         attempt: int = 1,
     ) -> None:
         self.number, self.job, self.then, self.attempt = number, job, then, attempt
-        #: By another program: worth another try.
-        self.killed = False
+        self._killed = False  #: by another program: worth another try
         self._log = process_groups.new_log()
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
@@ -201,6 +200,14 @@ class _Worker:
         on_progress(self.number, message)
         return None
 
+    def following(self, outcome: Outcome[Any]) -> tuple[Any, ...] | None:
+        """Arguments of the worker that goes on with the job: its second part, or another attempt; None where it has ended."""
+        if self._killed and self.attempt < MAX_ATTEMPTS:
+            return self.number, self.job, self.then, self.attempt + 1
+        if self.then is not None and outcome.result is not None:
+            return self.number, self.then(outcome.result)
+        return None
+
     def cut_log(self) -> None:
         """Empty the log when it exceeds its limit, so that output cannot fill the disk."""
         with contextlib.suppress(OSError):
@@ -221,7 +228,7 @@ class _Worker:
         code = self._process.exitcode
         how = f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
         if code == -signal.SIGKILL:
-            self.killed = True
+            self._killed = True
             how += f" in attempt {self.attempt}, perhaps by the system for lack of memory"
         tail = ""
         with contextlib.suppress(OSError):
@@ -249,4 +256,4 @@ def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
     with contextlib.suppress(BrokenPipeError):
         send(outcome)
     pipe.close()
-    os._exit(0)  # no clean-up of a plug-in's stands in the way
+    os._exit(0)  # without the clean-up of a plug-in

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from parvibench.core import registry
-from parvibench.harness.suite.entries import Row as SuiteRow
 from parvibench.harness.suite.suite import Suite
 from parvibench.reporting.formatting import number as shown
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, whole
@@ -166,14 +165,7 @@ def departures(suite: Suite) -> list[str]:
     for row in suite.rows:
         method = registry.load_method(row.algorithm)
         preset = method.presets[row.preset] if row.preset else {}
-        chosen = chosen_step(suite, row)
-        guessed = [
-            k
-            for k, v in preset.items()
-            if v.source == "ours" and k not in row.settings and not (chosen and k == "step_size")
-        ]
-        if chosen:
-            said.setdefault(chosen, []).append(row.title)
+        guessed = [k for k, v in preset.items() if v.source == "ours" and k not in row.settings]
         if guessed:
             said.setdefault(f"unpublished and chosen by us: {', '.join(guessed)}", []).append(row.title)
         if row.reason and not row.varies:
@@ -182,14 +174,3 @@ def departures(suite: Suite) -> list[str]:
     for task in dict.fromkeys(row.task for row in suite.rows):
         found += [f"{task}: {text}" for text in registry.load_task(task).departures]
     return list(dict.fromkeys(found))
-
-
-def chosen_step(suite: Suite, row: SuiteRow) -> str:
-    """Which of the step sizes that its suite lists a row has, how it was chosen and for how much; empty without a list."""
-    listed = suite.tune.choices.get(row.display) if suite.tune else None
-    step = suite.tuned.step_size.get(row.task, {}).get(row.display) if suite.tuned else None
-    if listed is None or step is None or "step_size" in row.settings:
-        return ""
-    spent = suite.tuned.score_evaluations.get(row.task, {}).get(row.display) if suite.tuned else None
-    cost = f", for {spent:,.0f} score evaluations" if spent else ""
-    return f"step size {step:g}, of {', '.join(f'{v:g}' for v in listed)} the best on a validation fifth of the training rows{cost}"

@@ -13,7 +13,7 @@ from scipy import stats
 
 from parvibench.core.errors import InputError
 from parvibench.core.result import CellRecord, CellSpec, Status
-from parvibench.harness.store.results import checkpoint_values, metric_values
+from parvibench.harness.store.results import metric_values
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.entries import Published, Row
@@ -61,7 +61,8 @@ class Ran:
         else:
             curve = self.store.curve(record.key)
             rows = curve[(curve["iteration"] == asked.checkpoint) & (curve["metric"] == metric)]
-            values = checkpoint_values(metric, rows, record.diverged) if len(rows) else []
+            stopped = len(set(record.diverged) - set(rows["replicate"])) if len(rows) else 0
+            values = metric_values(metric, [*rows["value"], *[None] * stopped])
         if not values:
             raise InputError(record.absent.get(metric, paper_words.NOTHING_THERE.format(metric=metric)))
         return [asked.factor * v for v in measured_once(metric, values)]

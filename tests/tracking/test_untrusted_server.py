@@ -25,7 +25,7 @@ class Server(ThreadingHTTPServer):
         place: the artifact URI it names.
         tags: of its only run.
         sent: bytes of ``run.json`` sent.
-        asked: paths that were requested.
+        asked: paths of the requests.
     """
 
     run: Callable[[], Iterator[bytes]]
