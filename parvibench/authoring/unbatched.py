@@ -1,20 +1,16 @@
-"""Samplers that see one replicate: a problem on states (n, d), and the base class of samplers that move them."""
+"""A problem of one replicate, on states (n, d), for samplers that are written as functions."""
 
-from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
-from torch.utils._pytree import tree_map
+from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings
 from parvibench.core.errors import ShapeError
-from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-#: Points, scores and densities: what a call is given decides what it gives back.
+#: Points, scores and densities: a call returns the kind of array that it gets.
 Array = TypeVar("Array", Tensor, NDArray[np.floating])
 
 
@@ -63,61 +59,3 @@ def _like(given: Any, found: Tensor) -> Any:
     if isinstance(given, Tensor):
         return found
     return found.detach().cpu().numpy().astype(np.asarray(given).dtype, copy=False)
-
-
-class Held(NamedTuple):
-    """What ``UnbatchedSampler.move`` returned, with a first axis of one replicate."""
-
-    x: Tensor  # (1, n, d)
-    rest: Any  # the whole state where it is more than positions
-
-
-class UnbatchedSampler(Algorithm[AlgorithmSettings, Held]):
-    """Base of samplers whose code is about one replicate: states are (n, d), the generator is theirs.
-
-    ``move`` gives the next positions, (n, d), torch or NumPy; or, for a sampler that remembers more, a NamedTuple of
-    tensors and numbers whose first field is ``x`` (n, d), such as ``start`` then gives too. All that it needs must be in
-    there: the generator is a fresh one at every step, seeded by the step's address, so runs resume to the same bits.
-    Replicates go through one at a time, which is slower than a batched ``Algorithm`` where states are small.
-    """
-
-    kind = "chains"
-    max_chunk = 1
-    differentiates = True  # ``move`` may use autograd
-    full_batch: ClassVar[bool] = False  #: True where mini-batch scores would be wrong, as in accept-reject steps
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.full_batch:
-            cls.needs = cls.needs | {"full-batch"}
-
-    def start(self, problem: OneReplicate, settings: Any, generator: Generator) -> Any:
-        """The first state; by default the task's initial points, (n, d)."""
-        return problem.init()
-
-    @abstractmethod
-    def move(self, problem: OneReplicate, settings: Any, state: Any, generator: Generator) -> Any:
-        """The state after one more step."""
-
-    def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Held:
-        """``start``, with a first axis."""
-        return _held(problem, self.start(OneReplicate(problem), settings, _generator(streams, "start")))
-
-    def step(self, problem: Problem, settings: Any, state: Held, streams: Streams) -> Held:
-        """``move``, with a first axis."""
-        one = state.x[0] if state.rest is None else tree_map(lambda t: t[0] if isinstance(t, Tensor) else t, state.rest)
-        moved = self.move(OneReplicate(problem), settings, one, _generator(streams, streams.step))
-        return _held(problem, moved, state.x.shape)
-
-
-def _held(problem: Problem, state: Any, shape: torch.Size | None = None) -> Held:
-    whole = isinstance(state, tuple) and hasattr(state, "_fields")
-    x = as_points(problem, state[0] if whole else state).detach().unsqueeze(0)
-    if shape is not None and x.shape != shape:
-        raise ShapeError(f"expected states of shape {tuple(shape[1:])}, as at the start; got {tuple(x.shape[1:])}")
-    batch = lambda t: t.detach().unsqueeze(0) if isinstance(t, Tensor) else t  # noqa: E731
-    return Held(x, tree_map(batch, state) if whole else None)
-
-
-def _generator(streams: Streams, block: int | str) -> Generator:
-    return streams.generator("algorithm", streams.replicates[0], f"unbatched-{block}")
