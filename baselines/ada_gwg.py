@@ -94,13 +94,12 @@ _TOY_RATES = {
 
 
 class AdaGWG(Algorithm[Settings, State]):
-    """Adaptive generalised Wasserstein gradient flow."""
+    """Generalised Wasserstein gradient flow with adaptive exponent."""
 
     name = "ada-gwg"
     version = 3
     kind = "particles"
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
-    summary = "generalised Wasserstein gradient flow with adaptive exponent"
     example = Example(
         quick={"hidden": 6, "p_step_size": 0.1}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01}
     )

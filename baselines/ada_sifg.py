@@ -94,7 +94,6 @@ class AdaSIFG(Algorithm[Settings, State]):
     version = 3
     kind = "particles"
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
-    summary = "semi-implicit functional gradient flow with adaptive noise"
     example = Example(
         quick={"hidden": 6, "sigma_step_size": 0.01},
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},

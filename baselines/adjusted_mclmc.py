@@ -104,7 +104,7 @@ class Info(NamedTuple):
 
 
 class AdjustedMCLMC(Algorithm[Settings, State]):
-    """Microcanonical Hamiltonian Monte Carlo with a Metropolis step."""
+    """Metropolis-adjusted microcanonical Monte Carlo with its tuning."""
 
     name = "adjusted-mclmc"
     kind = "chains"
@@ -112,7 +112,6 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     may_overflow = frozenset({"moving", "error"})
     needs = frozenset({"full-batch", "score"})
     citation = "Robnik, Cohn-Gordon & Seljak (2025), arXiv:2503.01707"
-    summary = "Metropolis-adjusted microcanonical Monte Carlo with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -44,14 +44,13 @@ class Inner(NamedTuple):
 
 
 class BlackJaxMCLMC(JaxChains):
-    """MCLMC of BlackJAX."""
+    """Microcanonical Langevin Monte Carlo of BlackJAX, vectorised chains (external)."""
 
     name = "blackjax-mclmc"
     settings_type = Settings
     library = "blackjax"
     info_type = Told
     citation = "Robnik et al. (2023), arXiv:2212.08549; Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "microcanonical Langevin Monte Carlo of BlackJAX, vectorised chains (external)"
     example = Example(settings={}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:

@@ -28,13 +28,12 @@ class Inner(NamedTuple):
 
 
 class BlackJaxNUTS(JaxChains):
-    """NUTS of BlackJAX."""
+    """The No-U-Turn sampler of BlackJAX, vectorised chains (external)."""
 
     name = "blackjax-nuts"
     settings_type = TreeSettings
     library = "blackjax"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "the No-U-Turn sampler of BlackJAX, vectorised chains (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod

@@ -46,7 +46,7 @@ class Inner(NamedTuple):
 
 
 class BlackJaxPathfinder(JaxChains):
-    """Pathfinder of BlackJAX."""
+    """Pathfinder of BlackJAX, the best of several paths (external)."""
 
     name = "blackjax-pathfinder"
     kind = "generator"
@@ -54,7 +54,6 @@ class BlackJaxPathfinder(JaxChains):
     library = "blackjax"
     info_type = Told
     citation = "Zhang et al. (2022), arXiv:2108.03782; Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "Pathfinder of BlackJAX, the best of several paths (external)"
     example = Example(settings={}, steps=3, both_modes=False, brief_steps=2)
 
     def output(self, problem: Problem, settings: Any, state: Chains, n: int, streams: Streams) -> Tensor:

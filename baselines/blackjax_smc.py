@@ -46,7 +46,7 @@ class Inner(NamedTuple):
 
 
 class BlackJaxSMC(JaxChains):
-    """Adaptive tempered SMC of BlackJAX."""
+    """Adaptive tempered SMC of BlackJAX with HMC moves (external)."""
 
     name = "blackjax-smc"
     kind = "particles"
@@ -54,7 +54,6 @@ class BlackJaxSMC(JaxChains):
     library = "blackjax"
     info_type = Told
     citation = "Del Moral, Doucet & Jasra (2006); Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "adaptive tempered SMC of BlackJAX with HMC moves (external)"
     example = Example(settings={}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod

@@ -23,11 +23,10 @@ from ._particle_flows import SmoothedFlow, SmoothedSettings
 
 
 class Blob(SmoothedFlow[SmoothedSettings]):
-    """The blob method."""
+    """Wasserstein gradient flow of a divergence whose entropy is smoothed by a kernel."""
 
     name = "blob"
     citation = "Chen, Zhang, Wang, Li & Chen (2018), arXiv:1805.11659"
-    summary = "Wasserstein gradient flow of a divergence whose entropy is smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
     presets: ClassVar[Presets] = {}
 

@@ -101,7 +101,7 @@ class Info(NamedTuple):
 
 
 class ChEES(Algorithm[Settings, State]):
-    """ChEES-HMC."""
+    """Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself."""
 
     name = "chees-hmc"
     version = 3
@@ -111,7 +111,6 @@ class ChEES(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     host_bound = 4  # whether trajectories begin or end, and numbers of the adaptation when they do
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"
-    summary = "Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself"
     example = Example(quick={"leapfrogs": 1}, first_scores=1, settings={}, steps=120, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

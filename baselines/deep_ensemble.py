@@ -41,14 +41,13 @@ class Settings(SteppedSettings):
 
 
 class DeepEnsemble(Algorithm[Settings, AdamState]):
-    """Deep ensembles."""
+    """Independent Adam runs to the posterior's modes."""
 
     name = "deep-ensemble"
     version = 3
     kind = "particles"
     rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
-    summary = "independent Adam runs to the posterior's modes"
     example = Example(samples=False)
     presets: ClassVar[Presets] = {  # 5 networks, 40 epochs of batches of 100 rows: nine tenths are for training
         f"bnn-{name}": {

@@ -58,7 +58,7 @@ class Info(NamedTuple):
 
 
 class Dynesty(Algorithm[Settings, State]):
-    """Static nested sampling of dynesty."""
+    """Nested sampling, no gradients (external)."""
 
     name = "dynesty"
     kind = "generator"
@@ -68,7 +68,6 @@ class Dynesty(Algorithm[Settings, State]):
     resumable = False
     library = "dynesty"
     citation = "Skilling (2006); Speagle (2020), arXiv:1904.02180"
-    summary = "nested sampling, no gradients (external)"
     example = Example(settings={}, steps=80, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -44,7 +44,7 @@ class Info(NamedTuple):
 
 
 class Emcee(Algorithm[Settings, State]):
-    """The stretch move of emcee."""
+    """Affine-invariant ensemble of walkers, no gradients (external)."""
 
     name = "emcee"
     kind = "chains"
@@ -53,7 +53,6 @@ class Emcee(Algorithm[Settings, State]):
     host_bound = True
     library = "emcee"
     citation = "Goodman & Weare (2010); Foreman-Mackey et al. (2013), arXiv:1202.3665"
-    summary = "affine-invariant ensemble of walkers, no gradients (external)"
     example = Example(settings={}, steps=200, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -22,12 +22,11 @@ from parvibench.nn.variational import Variational, VariationalSettings, Variatio
 
 
 class FullRank(Variational[VariationalSettings]):
-    """Full-rank Gaussian variational inference."""
+    """Gaussian variational inference, full covariance."""
 
     name = "full-rank"
     version = 2
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
-    summary = "Gaussian variational inference, full covariance"
 
     def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
         """At the first of the task's initial points, narrow and uncorrelated."""

@@ -23,10 +23,9 @@ from ._particle_flows import SmoothedFlow, SmoothedSettings
 
 
 class GFSD(SmoothedFlow[SmoothedSettings]):
-    """Gradient flow with smoothed density."""
+    """Wasserstein gradient flow of the divergence, density smoothed by a kernel."""
 
     name = "gfsd"
-    summary = "Wasserstein gradient flow of the divergence, density smoothed by a kernel"
     example = Example(settings={"step_size": 0.1}, both_modes=False)
     presets: ClassVar[Presets] = {}
 

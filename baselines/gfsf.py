@@ -31,10 +31,9 @@ class Settings(SmoothedSettings):
 
 
 class GFSF(SmoothedFlow[Settings]):
-    """Gradient flow with smoothed functions."""
+    """Wasserstein gradient flow of the divergence, functions smoothed by a kernel."""
 
     name = "gfsf"
-    summary = "Wasserstein gradient flow of the divergence, functions smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
     presets: ClassVar[Presets] = {}
 

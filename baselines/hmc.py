@@ -59,14 +59,13 @@ class Info(NamedTuple):
 
 
 class HMC(Algorithm[Settings, State]):
-    """Hamiltonian Monte Carlo."""
+    """Hamiltonian Monte Carlo, fixed number of leapfrog steps."""
 
     name = "hmc"
     kind = "chains"
     exact = True
     needs = frozenset({"full-batch", "score"})
     citation = "Neal (2011), arXiv:1206.1901"
-    summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     example = Example(
         quick={"leapfrog_steps": 3, "jitter": 0.2}, scores=3, first_scores=1, steps=50,
         settings={"step_size": 0.1, "leapfrog_steps": 4},

@@ -117,7 +117,6 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
     needs = frozenset({"hvp", "score"})
     differentiates = True
     citation = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"
-    summary = "kernel semi-implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6}, scores=4, steps=200, points=200, both_modes=False,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99},
@@ -146,11 +145,10 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
 
 
 class KSIVIUStat(KSIVI):
-    """KSIVI with the U-statistic of one batch: half the scores of the vanilla estimator."""
+    """Kernel semi-implicit variational inference, U-statistic."""
 
     name = "ksivi-ustat"
     batches = 1
-    summary = "kernel semi-implicit variational inference, U-statistic"
     example = replace(KSIVI.example, scores=2)
     presets: ClassVar[Presets] = _SHARED | {
         # a comment in the code; with this start the vanilla estimator, too, moves away from the posterior

@@ -63,13 +63,12 @@ L2_NETWORK = {**NETWORK, "probe": code("rademacher")}
 
 
 class L2GF(Algorithm[Settings, State]):
-    """L2 functional gradient flow."""
+    """L2 functional gradient flow with a neural network."""
 
     name = "l2-gf"
     version = 3
     kind = "particles"
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
-    summary = "L2 functional gradient flow with a neural network"
     example = Example(quick={"hidden": 6}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01})
     presets: ClassVar[Presets] = {**L2_TOYS, "ica-meg-tempered": L2_ICA, **on_networks(L2_NETWORK)}
 

@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 class LAPDDecay(Algorithm[Settings, State]):
-    """Langevin algorithm with prior diffusion and decaying steps."""
+    """Langevin algorithm with prior diffusion, decaying steps."""
 
     name = "lapd-decay"
     kind = "chains"
@@ -51,7 +51,6 @@ class LAPDDecay(Algorithm[Settings, State]):
     rescales = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2"
     presets = lapd.LAPD.presets
-    summary = "Langevin algorithm with prior diffusion, decaying steps"
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""

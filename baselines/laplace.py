@@ -56,7 +56,7 @@ class Info(NamedTuple):
 
 
 class Laplace(Algorithm[Settings, State]):
-    """Laplace approximation."""
+    """Normal approximation at a mode found by L-BFGS."""
 
     name = "laplace"
     version = 3
@@ -65,7 +65,6 @@ class Laplace(Algorithm[Settings, State]):
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
     citation = "Tierney & Kadane (1986), JASA 81:82-86"
-    summary = "normal approximation at a mode found by L-BFGS"
     example = Example(quick={"starts": 8}, settings={}, steps=40, points=200, both_modes=False)
     presets: ClassVar[Presets] = {}
 

@@ -53,7 +53,6 @@ class MALA(Algorithm[Settings, State]):
     exact = True
     needs = frozenset({"full-batch", "score"})
     citation = "Roberts & Tweedie (1996)"
-    summary = "Metropolis-adjusted Langevin algorithm"
     example = Example(first_scores=1, settings={"step_size": 0.3})
     presets: ClassVar[Presets] = {  # KSIVI's second reference, eps = 1e-4
         "blr-waveform": {

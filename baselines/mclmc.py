@@ -107,13 +107,12 @@ class Info(NamedTuple):
 
 
 class MCLMC(Algorithm[Settings, State]):
-    """Microcanonical Langevin Monte Carlo."""
+    """Microcanonical Langevin Monte Carlo, unadjusted, with its tuning."""
 
     name = "mclmc"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     citation = "Robnik, De Luca, Silverstein & Seljak (2023), arXiv:2212.08549"
-    summary = "microcanonical Langevin Monte Carlo, unadjusted, with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 4}, scores=2, first_scores=1, settings={}, steps=200)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

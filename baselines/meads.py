@@ -69,14 +69,13 @@ class Tuning(NamedTuple):
 
 
 class MEADS(Algorithm[Settings, State]):
-    """Generalised Hamiltonian Monte Carlo with the tuning of MEADS."""
+    """Generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself."""
 
     name = "meads"
     kind = "chains"
     exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Hoffman & Sountsov (2022), AISTATS 2022"
-    summary = "generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself"
     example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -50,7 +50,6 @@ class MIED(Algorithm[Settings, AdamState]):
     needs = frozenset({"full-batch", "score"})
     rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
-    summary = "mollified interaction energy descent"
     example = Example(settings={"step_size": 0.05}, steps=150)
     presets: ClassVar[Presets] = {  # as KSIVI's Table 3 ran it
         "student-t": {

@@ -16,13 +16,12 @@ from ._jax_chains import JaxChains, Program, TreeSettings
 
 
 class NumPyroNUTS(JaxChains):
-    """NUTS of NumPyro."""
+    """The No-U-Turn sampler of NumPyro, vectorised chains (external)."""
 
     name = "numpyro-nuts"
     settings_type = TreeSettings
     library = "numpyro"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Phan et al. (2019), arXiv:1912.11554"
-    summary = "the No-U-Turn sampler of NumPyro, vectorised chains (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod

@@ -85,7 +85,7 @@ class Info(NamedTuple):
 
 
 class NUTS(Algorithm[Settings, State]):
-    """The No-U-Turn sampler."""
+    """The No-U-Turn sampler, many chains, adapts itself."""
 
     name = "nuts"
     version = 4
@@ -95,7 +95,6 @@ class NUTS(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     host_bound = True
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"
-    summary = "the No-U-Turn sampler, many chains, adapts itself"
     example = Example(
         quick={"leapfrogs": 2, "max_tree_depth": 3}, scores=2, first_scores=1, settings={}, steps=80, both_modes=False
     )

@@ -104,7 +104,7 @@ class Info(NamedTuple):
 
 
 class ParallelTempering(Algorithm[Settings, State]):
-    """Non-reversible parallel tempering."""
+    """Non-reversible parallel tempering with MALA moves, adapted ladder."""
 
     name = "parallel-tempering"
     version = 2
@@ -112,7 +112,6 @@ class ParallelTempering(Algorithm[Settings, State]):
     exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Syed, Bouchard-Cote, Deligiannidis & Doucet (2022), arXiv:1905.02939"
-    summary = "non-reversible parallel tempering with MALA moves, adapted ladder"
     example: ClassVar[Example] = Example(
         quick={"temperatures": 3, "warmup_steps": 4}, scores=3, first_scores=3, settings={"temperatures": 4}, steps=200
     )

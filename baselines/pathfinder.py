@@ -95,7 +95,7 @@ class Info(NamedTuple):
 
 
 class Pathfinder(Algorithm[Settings, State]):
-    """Pathfinder."""
+    """Normal approximations along quasi-Newton paths, resampled by importance."""
 
     name = "pathfinder"
     version = 3
@@ -104,7 +104,6 @@ class Pathfinder(Algorithm[Settings, State]):
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
     citation = "Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306)"
-    summary = "normal approximations along quasi-Newton paths, resampled by importance"
     example = Example(
         quick={"paths": 8, "elbo_draws": 2, "draws": 6},
         scores=3,

@@ -70,7 +70,7 @@ class Info(NamedTuple):
 
 
 class PyroNUTS(Algorithm[Settings, State]):
-    """The No-U-Turn sampler."""
+    """The No-U-Turn sampler of Pyro, one chain (external)."""
 
     name = "pyro-nuts"
     version = 1
@@ -82,7 +82,6 @@ class PyroNUTS(Algorithm[Settings, State]):
     n_particles = 1
     max_chunk = 1
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246"
-    summary = "the No-U-Turn sampler of Pyro, one chain (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=30, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

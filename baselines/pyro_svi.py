@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 class PyroSVI(Algorithm[Settings, State]):
-    """Variational inference by an automatic guide of Pyro."""
+    """Pyro's automatic guides, fitted to the evidence bound (external)."""
 
     name = "pyro-svi"
     kind = "generator"
@@ -69,7 +69,6 @@ class PyroSVI(Algorithm[Settings, State]):
     host_bound = True
     max_chunk = 1
     citation = "Bingham et al. (2019), J. Mach. Learn. Res. 20(28)"
-    summary = "Pyro's automatic guides, fitted to the evidence bound (external)"
     example = Example(
         quick={"batch": 8}, settings={"step_size": 0.2, "batch": 20}, steps=40, points=200, both_modes=False
     )

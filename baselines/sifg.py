@@ -57,7 +57,6 @@ class SIFG(Algorithm[Settings, State]):
     version = 3
     kind = "particles"
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
-    summary = "semi-implicit functional gradient flow"
     example = Example(
         quick={"hidden": 6},
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},

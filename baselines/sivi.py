@@ -67,7 +67,6 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
     name = "sivi"
     version = 3
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
-    summary = "semi-implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6, "mixing": 5}, steps=200, points=200,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "mixing": 20},

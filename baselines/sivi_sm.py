@@ -103,7 +103,6 @@ class SIVISM(SemiImplicit[Settings, State]):
     needs = frozenset({"hvp", "score"})
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
-    summary = "semi-implicit variational inference by score matching"
     example = Example(
         quick={"batch": 8, "hidden": 6, "critic_hidden": 6}, scores=3, steps=200, points=200, both_modes=False,
         settings={

@@ -102,7 +102,7 @@ class Info(NamedTuple):
 
 
 class SMC(Algorithm[Settings, State]):
-    """Annealed sequential Monte Carlo."""
+    """Annealed sequential Monte Carlo, adaptive temperatures, MALA moves."""
 
     name = "smc"
     version = 2
@@ -111,7 +111,6 @@ class SMC(Algorithm[Settings, State]):
     may_overflow = frozenset({"log_density", "score", "log_w"})
     host_bound = 2  # whether there is a temperature left, and whether the step to it is short enough
     citation = "Del Moral, Doucet & Jasra (2006)"
-    summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"
     example: ClassVar[Example] = Example(quick={"ess_share": 0.5}, first_scores=1, settings={}, steps=150)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

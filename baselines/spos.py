@@ -37,13 +37,12 @@ class Settings(SteppedSettings):
 
 
 class SPOS(Algorithm[Settings, ParticleState]):
-    """Stochastic particle-optimisation sampling."""
+    """SVGD with a Langevin diffusion."""
 
     name = "spos"
     kind = "particles"
     needs = frozenset({"score"})
     citation = "Zhang, Zhang, Carin & Chen (2020), arXiv:1809.01293"
-    summary = "SVGD with a Langevin diffusion"
     example = Example(settings={"step_size": 0.1})
     presets: ClassVar[Presets] = {}
 

@@ -114,13 +114,12 @@ def _presets() -> dict[str, dict[str, Sourced]]:
 
 
 class SRLD(Algorithm[Settings, State]):
-    """Stein self-repulsive Langevin dynamics."""
+    """Stein self-repulsive Langevin dynamics; its default alpha narrows the law (variance 0.87 of 1, D = 20)."""
 
     name = "srld"
     kind = "chains"
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070"
-    summary = "Stein self-repulsive Langevin dynamics; its default alpha narrows the law (variance 0.87 of 1, D = 20)"
     example = Example(quick={"memory": 2, "spacing": 1}, settings={"step_size": 0.1, "alpha": 1.0}, steps=1500)
     presets: ClassVar[Presets] = _presets()
 

@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 
 class StanNUTS(Algorithm[Settings, State]):
-    """NUTS of Stan."""
+    """The No-U-Turn sampler of Stan, on Stan programs (external)."""
 
     name = "stan-nuts"
     kind = "chains"
@@ -59,7 +59,6 @@ class StanNUTS(Algorithm[Settings, State]):
     counted_afterwards = True
     library = "stanli"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Carpenter et al. (2017), Journal of Statistical Software 76"
-    summary = "the No-U-Turn sampler of Stan, on Stan programs (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

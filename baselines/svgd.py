@@ -70,7 +70,6 @@ class SVGD(ParticleFlow[Settings]):
     name = "svgd"
     version = 2
     citation = "Liu & Wang (2016), arXiv:1608.04471"
-    summary = "Stein variational gradient descent"
     example = Example(settings={"step_size": 0.5})
     presets: ClassVar[Presets] = {
         # as baseline of the SIFG paper; on gmm5-2d its script starts from another run's last samples

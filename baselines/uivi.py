@@ -67,7 +67,6 @@ class UIVI(SemiImplicit[Settings, State]):
     name = "uivi"
     version = 3
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
-    summary = "unbiased implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2}, steps=150, points=200,
         brief_steps=3,

@@ -37,12 +37,11 @@ class Settings(sghmc.Settings):
 
 
 class ULD(sghmc.SGHMC):
-    """Underdamped Langevin dynamics: chains and velocities as in SGHMC, another integrator."""
+    """Underdamped Langevin dynamics, exact integrator."""
 
     name = "uld"
     settings_type = Settings
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
-    summary = "underdamped Langevin dynamics, exact integrator"
     example = Example(settings={"step_size": 0.05, "friction": 0.5}, steps=150)
 
     @staticmethod

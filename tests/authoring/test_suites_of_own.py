@@ -96,7 +96,7 @@ def test_algorithms_of_files_and_names_select_together(own: Any) -> None:
 
     place = "own_samplers_of_a_test:Batched"
     assert labels(place) == labels(own.Batched) == ["batched"]
-    assert labels(place, "svgd") == ["walk", "svgd"]
+    assert labels(place, "svgd") == ["batched", "svgd"]
     assert labels("svgd") == ["svgd"]
 
 
