@@ -8,6 +8,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from parvibench.nn.masks import where
+
 #: Constants of dual averaging: Hoffman & Gelman (2014), Section 3.2.1, as in Stan.
 GAMMA, DELAY, KAPPA = 0.05, 10.0, 0.75
 #: Stan's weight, in positions, of its prior variance of 1e-3.
@@ -38,9 +40,7 @@ class DualAveraging(NamedTuple):
         log_step = self.anchor - t.sqrt() / GAMMA * error
         mean = self.mean_log_step + (log_step - self.mean_log_step) * t**-KAPPA
         new = type(self)(log_step, mean, self.anchor, error, t)
-        if seen is None:
-            return new
-        return type(self)(*(torch.where(seen, a, b) for a, b in zip(new, self, strict=True)))
+        return new if seen is None else where(seen, new, self)
 
 
 class Moments(NamedTuple):

@@ -28,10 +28,10 @@ from parvibench.core.errors import UnsupportedError
 from parvibench.core.task import Problem
 
 Integrator = Literal["leapfrog", "minimal-norm"]
+#: Scores of a step and chain.
+SCORES = {"leapfrog": 1, "minimal-norm": 2}
 #: Omelyan, Mryglod & Folk (2003): the least norm of the third-order error.
 LAMBDA = 0.1931833275037836
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
 
 
 class Point(NamedTuple):
@@ -41,11 +41,6 @@ class Point(NamedTuple):
     direction: Tensor  # (R, N, D), unit vectors
     log_density: Tensor  # (R, N)
     score: Tensor  # (R, N, D)
-
-    def where(self, mask: Tensor, other: Point) -> Point:
-        """This point in the chains of a mask, (R, N) or (R, 1), the other elsewhere."""
-        wide = mask.unsqueeze(-1)
-        return Point(*(torch.where(mask if a.dim() == 2 else wide, a, b) for a, b in zip(self, other, strict=True)))
 
 
 def start(problem: Problem, method: str, noise: Tensor) -> Point:
@@ -118,20 +113,3 @@ class Spread(NamedTuple):
     def mean(self) -> Tensor:
         """(R, D)."""
         return self.origin + self.total / self.n.unsqueeze(-1)
-
-
-def warmup_steps(problem: Problem, given: int | None, horizon: int, scores: int) -> int:
-    """Steps within a quarter of the charged budget, of a quarter of the horizon without one; or those given.
-
-    Args:
-        problem: with its limit, before any step.
-        given: the setting.
-        horizon: steps foreseen.
-        scores: of a step and chain.
-    """
-    if given is not None:
-        return given
-    limit = problem.meter.limit
-    if limit is None:
-        return horizon // 4
-    return max(0, int((limit / 4 - problem.meter.charged) / (scores * problem.particles)))

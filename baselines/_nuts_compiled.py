@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from . import _nuts_trees
-from ._nuts_trees import _LOW, MAX_ENERGY_ERROR, Evaluate, Numbers, Randomness, Trees
+from ._chains import MAX_ENERGY_ERROR
+from ._nuts_trees import _LOW, Evaluate, Numbers, Randomness, Trees
 
 #: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
 _ARRAYS = [

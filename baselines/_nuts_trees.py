@@ -24,8 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
+from ._chains import MAX_ENERGY_ERROR
+
 #: Stands for minus infinity, which a state must not hold.
 _LOW = -1e30
 

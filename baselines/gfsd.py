@@ -13,11 +13,9 @@ much below their distances, as the paper shows of GFSD and Blob with the median.
 equals the target at the particles, so that these alone are too narrow: on N(0, 1) their variance is near 1 - h/2.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets
+from parvibench.core.algorithm import Example
 
 from ._particle_flows import SmoothedFlow, SmoothedSettings
 
@@ -27,7 +25,6 @@ class GFSD(SmoothedFlow[SmoothedSettings]):
 
     name = "gfsd"
     example = Example(settings={"step_size": 0.1}, both_modes=False)
-    presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: SmoothedSettings, x: Tensor, k: Tensor) -> Tensor:
         """X - m."""

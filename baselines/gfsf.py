@@ -13,13 +13,11 @@ wide, the more so the closer they lie; a shorter step or a larger lambda cures i
 depends on where the origin is. Here all of r is solved for, which does not.
 """
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets
+from parvibench.core.algorithm import Example
 
 from ._particle_flows import SmoothedFlow, SmoothedSettings
 
@@ -35,7 +33,6 @@ class GFSF(SmoothedFlow[Settings]):
 
     name = "gfsf"
     example = Example(settings={"step_size": 0.1})
-    presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: Settings, x: Tensor, k: Tensor) -> Tensor:
         """(K + lambda I)^{-1} [ x sum k - K x ]."""

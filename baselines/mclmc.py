@@ -36,8 +36,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-from ._isokinetic import MAX_ENERGY_ERROR, Integrator, Point, Spread, moved, start, unit, warmup_steps
+from ._chains import MAX_ENERGY_ERROR, warmup_steps
+from ._isokinetic import SCORES, Integrator, Point, Spread, moved, start, unit
 
 #: Ends of the parts of the warm-up, as shares: eps alone; variances as well; eps again; then the correlations.
 PARTS = (0.25, 0.5, 0.75)
@@ -125,7 +127,6 @@ class MCLMC(Algorithm[Settings, State]):
         noise = streams.normal("init", (problem.particles, d))
         point = start(problem, self.name, noise)
         one = point.x.new_ones(point.x.shape[0])
-        scores = 1 if settings.integrator == "leapfrog" else 2
         spread = Spread.none(point.x)
         tuning = Tuning(0 * one, 0 * one, _HUGE * one, spread, torch.zeros_like(point.x), one, 0.5 * one)
         return State(
@@ -135,7 +136,7 @@ class MCLMC(Algorithm[Settings, State]):
             torch.ones_like(spread.total),
             tuning,
             0,
-            warmup_steps(problem, settings.warmup_steps, horizon, scores),
+            warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps),
         )
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
@@ -144,7 +145,7 @@ class MCLMC(Algorithm[Settings, State]):
         eps = state.eps.view(-1, 1, 1)
         there, error = moved(problem, here, eps, state.scale.unsqueeze(1), settings.integrator)
         finite = error.isfinite() & there.x.isfinite().all(-1) & there.score.isfinite().all(-1)
-        there = there.where(finite, here._replace(direction=-here.direction))
+        there = where(finite, there, here._replace(direction=-here.direction))
 
         noise = streams.normal("noise", state.x.shape[1:])
         nu = ((torch.expm1(2 * state.eps / state.length)) / problem.dim).sqrt().view(-1, 1, 1)

@@ -31,9 +31,9 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.errors import UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
+from ._chains import Info, acceptance, divergent
 
 
 class Settings(AlgorithmSettings):
@@ -52,13 +52,6 @@ class State(NamedTuple):
     score: Tensor  # (R, N, D)
     p: Tensor  # (R, N, D) momentum
     u: Tensor  # (R, N) in [-1, 1): decides acceptance
-
-
-class Info(NamedTuple):
-    """Means over the moves of a step."""
-
-    acceptance: Tensor  # (R,) probability
-    divergences: Tensor  # (R,) share with an energy error beyond MAX_ENERGY_ERROR, or not a number
 
 
 class Tuning(NamedTuple):
@@ -110,9 +103,7 @@ class MEADS(Algorithm[Settings, State]):
             folds = State(*(torch.cat((b[:, :k], a[:, k : k + 1], b[:, k:]), 1) for a, b in pairs))
             changes.append(change.flatten(1))
         change = torch.cat(changes, 1)
-        info = Info(
-            change.clamp(max=0).exp().nan_to_num(nan=0.0).mean(1), (~(change > -MAX_ENERGY_ERROR)).to(change).mean(1)
-        )
+        info = Info(acceptance(change).mean(1), divergent(change).mean(1))
         return State(*(_put(a, dealt, b.flatten(1, 2)) for a, b in zip(state, folds, strict=True))), info
 
 
@@ -146,14 +137,8 @@ def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tup
     q = half + 0.5 * step * score
     change = log_density - state.log_density + 0.5 * (p.square().sum(-1) - q.square().sum(-1))
     accept = u.abs().log() < change
-    move = accept.unsqueeze(-1)
-    return State(
-        torch.where(move, y, state.x),
-        torch.where(accept, log_density, state.log_density),
-        torch.where(move, score, state.score),
-        torch.where(move, q, -p),
-        torch.where(accept, u * (-change).exp(), u),
-    ), change
+    there = State(y, log_density, score, q, u * (-change).exp())
+    return where(accept, there, state._replace(p=-p, u=u)), change
 
 
 def _without(values: Tensor, fold: int) -> Tensor:

@@ -32,9 +32,11 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
 from . import _nuts_compiled
 from ._adaptation import DualAveraging, Moments, catching_up, reasonable_step
+from ._chains import warmup_steps
 from ._nuts_trees import Randomness, Trees, grow
 
 #: Shares of warm-up at which the windows of the mass matrix begin and end.
@@ -103,8 +105,7 @@ class NUTS(Algorithm[Settings, State]):
         """Chains at the task's initial points."""
         x = problem.init()
         density, score = problem.log_density_and_score(x)
-        limit, n = problem.meter.limit, x.shape[1]
-        steps = horizon // 4 if limit is None else max(0, int((limit / 4 - n) / (n * settings.leapfrogs)))
+        steps = warmup_steps(problem, horizon, settings.leapfrogs, spent=x.shape[1])
         scale, dense = x.new_ones(len(x), problem.dim), settings.mass == "dense"
         scale = torch.diag_embed(scale) if dense else scale
         dual = DualAveraging.start(reasonable_step(score, scale))
@@ -162,7 +163,7 @@ def _learn(
         if changed.any():
             trees = trees.moved_to(place)
             anew = DualAveraging.start(reasonable_step(trees.score, scale))
-            dual = DualAveraging(*(torch.where(changed, a, b) for a, b in zip(anew, dual, strict=True)))
+            dual = where(changed, anew, dual)
     if WINDOWS[0] * steps < spent:
         moments = moments.add(trees.x)
     if 0 in ended:

@@ -41,7 +41,8 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
+from ._chains import Points, warmup_steps
+from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered
 
 #: Ends of the rounds, as shares of the warm-up.
 ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -122,11 +123,8 @@ class ParallelTempering(Algorithm[Settings, State]):
         x, known = problem.init(), known_base(problem, settings.base_sd)
         noise = streams.normal("init", ((count - 1) * n, d))
         others = scattered(x.repeat(1, count - 1, 1), noise) if known is None else known.mean + known.sd * noise
-        points = Points(torch.cat((others, x), 1), *problem.log_density_and_score(torch.cat((others, x), 1)))
-        limit, warmup = problem.meter.limit, settings.warmup_steps
-        if warmup is None:
-            charged = problem.meter.charged
-            warmup = horizon // 4 if limit is None else max(0, int((limit / 4 - charged) / (count * n)))
+        points = Points.at(torch.cat((others, x), 1), problem)
+        warmup = warmup_steps(problem, horizon, count, given=settings.warmup_steps)
         fitting = warmup // 2 if known is None else 0
         b = x.new_ones(len(x), count) if fitting else _geometric(settings, x)
         # A Gaussian of precision b / s^2 or more: eta shrinks with the temperature.

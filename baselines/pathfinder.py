@@ -29,7 +29,7 @@ paths have found gets it several times.
 
 import importlib
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Presets
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn import lbfgs
-from parvibench.nn.lbfgs import where
+from parvibench.nn.masks import where
 from parvibench.nn.variational import log_normaliser
 
 #: Draws from which weights are smoothed: fewer have no tail to fit.
@@ -112,7 +112,6 @@ class Pathfinder(Algorithm[Settings, State]):
         points=200,
         skewed=True,
     )
-    presets: ClassVar[Presets] = {}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Paths at the task's initial points; a unit normal about each until there is a better one."""
@@ -136,7 +135,7 @@ class Pathfinder(Algorithm[Settings, State]):
         paths, accepted = lbfgs.advance(paths, log_p, score, settings.longest)
 
         now = normal_at(paths)
-        x, log_q = normal_draws(_each_where(done, best, now), u[:, :, 1:])
+        x, log_q = normal_draws(where(done, best, now), u[:, :, 1:])
         many = _with_ratio(x, problem.log_density(x.reshape(r, -1, dim)).view(r, p, k), log_q)
         now = now._replace(elbo=now.elbo + many[..., -1].mean(-1))
 
@@ -151,7 +150,7 @@ class Pathfinder(Algorithm[Settings, State]):
             *_log_normaliser(draws[..., -1], kept),
             (pareto_k(_there(draws[..., -1], kept), kept.sum(1)) > LARGEST_K).to(kept),
         )
-        return State(paths, _each_where(better, now, best), draws, kept), info
+        return State(paths, where(better, now, best), draws, kept), info
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Resampled draws, or fresh ones of all paths' normals in turn, (R, n, D)."""
@@ -278,7 +277,3 @@ def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:
     ratio = log_p - log_q
     ratio = torch.where(ratio.isfinite(), ratio, torch.finfo(ratio.dtype).min / 1e6)
     return torch.cat((x, ratio.unsqueeze(-1)), -1)
-
-
-def _each_where(mask: Tensor, a: Normals, b: Normals) -> Normals:
-    return Normals(*(where(mask, u, v) for u, v in zip(a, b, strict=True)))

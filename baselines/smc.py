@@ -41,8 +41,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
+from ._chains import Points
+from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered
 
 #: Halvings of the interval of the next temperature.
 HALVINGS = 40
@@ -119,7 +121,7 @@ class SMC(Algorithm[Settings, State]):
         noise, known = streams.normal("init", (n, d)), known_base(problem, settings.base_sd)
         x = scattered(problem.init(), noise) if known is None else known.mean + known.sd * noise
         moves = horizon if limit is None else limit / n - 1
-        points = Points(x, *problem.log_density_and_score(x))
+        points = Points.at(x, problem)
         zero = x.new_zeros(len(x))
         begin = int(settings.warmup * moves) if known is None else 0
         state = State(
@@ -182,20 +184,15 @@ def _annealed(settings: Settings, state: State, uniform: Tensor) -> State:
     spread = (n * (2 * log_w).logsumexp(1).exp() - 1).clamp_min(0) / n
     due = ((b == 1) | ((2 * log_w).logsumexp(1) > math.log(2 / n))).unsqueeze(1)
     index = systematic(log_w, uniform, n)
-    resampled = points.take(index).where(due, points)
-    ancestor = torch.where(due & (state.b < 1).unsqueeze(1), state.ancestor.gather(1, index), state.ancestor)
-    log_w = torch.where(due, -math.log(n), log_w)
-
-    going = state.b < 1
-    points = resampled.where(going.unsqueeze(1), points)
-    return state._replace(
-        **points._asdict(),
-        ancestor=ancestor,
-        log_w=torch.where(going.unsqueeze(1), log_w, state.log_w),
-        b=torch.where(going, b, state.b),
-        log_z=torch.where(going, state.log_z + total, state.log_z),
-        variance=torch.where(going & due.squeeze(1), state.variance + spread, state.variance),
+    annealed = state._replace(
+        **where(due, points.take(index), points)._asdict(),
+        ancestor=torch.where(due, state.ancestor.gather(1, index), state.ancestor),
+        log_w=torch.where(due, -math.log(n), log_w),
+        b=b,
+        log_z=state.log_z + total,
+        variance=torch.where(due.squeeze(1), state.variance + spread, state.variance),
     )
+    return where(state.b < 1, annealed, state)
 
 
 def weights(ratio: Tensor, change: Tensor) -> Tensor:
