@@ -31,10 +31,10 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.refit import Flow, PerturbedFlowSettings
+from parvibench.nn.refit import Flow, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
@@ -87,12 +87,11 @@ _2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
 _KL = {"sigma_rule": code("kl-code")}
 
 
-class AdaSIFG(Algorithm[Settings, State]):
+class AdaSIFG(Refitted[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
     version = 3
-    kind = "particles"
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
     example = Example(
         quick={"hidden": 6, "sigma_step_size": 0.01},
@@ -142,10 +141,6 @@ class AdaSIFG(Algorithm[Settings, State]):
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
         return settings.fresh(state.x, state.sigma, n, streams)
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """H; None with a rule that rescales the velocity."""
-        return settings.effective_step()
 
 
 def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:
