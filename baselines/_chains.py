@@ -1,4 +1,4 @@
-"""Chains that keep the log density and the score of their positions, and the length of their warm-up."""
+"""Parts that several samplers of chains share: states, diagnostics, the length of a warm-up, seeds for other libraries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.task import Problem
 
 #: Energy errors beyond this many nats are divergences, as in Stan.
@@ -37,6 +38,14 @@ class Info(NamedTuple):
     divergences: Tensor  # share of the trajectories with an energy error beyond MAX_ENERGY_ERROR, or not a number
 
 
+class TreeInfo(NamedTuple):
+    """Per-step diagnostics of the No-U-Turn sampler, means over the last complete transitions, (R,) each."""
+
+    acceptance: Tensor  # mean over the points of the trajectories
+    divergences: Tensor  # share with an energy error beyond MAX_ENERGY_ERROR, or not a number
+    tree_depth: Tensor  # doublings begun
+
+
 def acceptance(log_ratio: Tensor) -> Tensor:
     """Metropolis's probability min(1, exp(log_ratio)); 0 where the ratio is not a number."""
     return log_ratio.clamp(max=0).exp().nan_to_num(nan=0.0)
@@ -64,3 +73,8 @@ def warmup_steps(
         return horizon // 4 if given is None else given
     spent = problem.meter.charged if spent is None else spent
     return max(0, int((limit / 4 - spent) / (scores * problem.particles)))
+
+
+def seed_of(streams: Streams, *address: object) -> int:
+    """A seed of 31 bits for the generator of another library, by the replicate and an address."""
+    return derive_seed(streams.seed, "algorithm", streams.replicates[0], *address) >> 32

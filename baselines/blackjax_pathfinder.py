@@ -19,7 +19,7 @@ from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.loading import jax_library
 
-from ._external import seed_of
+from ._chains import seed_of
 from ._jax_chains import Chains, JaxChains, Program
 
 

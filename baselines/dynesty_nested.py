@@ -30,7 +30,7 @@ from parvibench.core.errors import BudgetExhausted, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import require_one_replicate, seed_of
+from ._chains import seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -72,7 +72,6 @@ class Dynesty(Algorithm[Settings, State]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """N live points from the base measure; ``LibraryMissingError`` where dynesty is not installed."""
-        require_one_replicate(problem, self.name)
         sd, dim = settings.base_sd, problem.dim
 
         def likelihoods(x: Any) -> Any:

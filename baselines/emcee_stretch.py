@@ -21,7 +21,7 @@ from parvibench.core.errors import UnsupportedError, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import require_one_replicate, seed_of
+from ._chains import seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -62,7 +62,6 @@ class Emcee(Algorithm[Settings, State]):
             UnsupportedError: fewer than 2 D walkers.
             LibraryMissingError: emcee is not installed.
         """
-        require_one_replicate(problem, self.name)
         imported_library("emcee")
         x = problem.init()
         if x.shape[1] < 2 * problem.dim:

@@ -36,7 +36,7 @@ from parvibench.nn.masks import where
 
 from . import _nuts_compiled
 from ._adaptation import DualAveraging, Moments, catching_up, reasonable_step
-from ._chains import warmup_steps
+from ._chains import TreeInfo, warmup_steps
 from ._nuts_trees import Randomness, Trees, grow
 
 #: Shares of warm-up at which the windows of the mass matrix begin and end.
@@ -78,14 +78,6 @@ class State(NamedTuple):
     warmup_steps: int
 
 
-class Info(NamedTuple):
-    """What the last complete transitions tell, means over the chains, (R,) each."""
-
-    acceptance: Tensor  # mean over the points of the trajectory
-    divergences: Tensor  # share with an energy error beyond 1000, or not a number
-    tree_depth: Tensor  # doublings begun
-
-
 class NUTS(Algorithm[Settings, State]):
     """The No-U-Turn sampler, many chains, adapts itself."""
 
@@ -119,7 +111,7 @@ class NUTS(Algorithm[Settings, State]):
 
     def step(
         self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
-    ) -> tuple[State, Info]:
+    ) -> tuple[State, TreeInfo]:
         """A block of leapfrog steps."""
         spent, steps, warmup, shape = streams.step + 1, state.warmup_steps, state.warmup, state.x.shape
 
@@ -135,7 +127,7 @@ class NUTS(Algorithm[Settings, State]):
         x = trees.waiting if turns else trees.x
         x = x + 0 * state.x  # a chain that is not finite stays so, and the harness sees it
         numbers = trees.numbers
-        info = Info(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
+        info = TreeInfo(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
         return State(x, trees, warmup, steps), info
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 import parvibench as pb
 from parvibench.core import registry
-from parvibench.core.errors import BudgetExhausted, ShapeError
+from parvibench.core.errors import BudgetExhausted
 
 #: Stan's runs Stan programs only: see ``test_stan_models``.
 LIBRARIES = {n: row.library for n, row in registry.algorithms().items() if row.library and "stan" not in row.needs}
@@ -205,13 +205,6 @@ def test_programs_are_compiled_once(name: str) -> None:
     with jax.no_tracing(True):  # any further compilation raises
         further = run.steps(2)
     assert further.output(4).isfinite().all()
-
-
-@each
-def test_several_replicates_are_refused(name: str) -> None:
-    need(name)
-    with pytest.raises(ShapeError, match="takes one replicate at a time, got 3"):
-        Run(name, make_problem(Skewed(2)))
 
 
 def test_too_few_walkers_are_no_failure(tmp_path: Path) -> None:
