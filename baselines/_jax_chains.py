@@ -6,6 +6,7 @@ run. Single precision. Compare speeds of libraries on their own densities, and w
 """
 
 from abc import abstractmethod
+from collections import namedtuple
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -51,9 +52,8 @@ class Chains(NamedTuple):
 class Program(NamedTuple):
     """A library's compiled functions for chains of one shape."""
 
-    density: Density
     start: Callable[[Any, Any], Any]  #: key, points (N, D) -> inner
-    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, one number a field of the Info
+    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, diagnostics
     positions: Callable[[Any], Any]  #: inner -> (N, D)
     warm: Callable[[Any, Any, int], Any] | None = None  #: key, inner, number of the step -> as sample
     settle: Callable[[Any], Any] = lambda inner: inner  #: inner at the end of warm-up -> inner
@@ -72,11 +72,13 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     differentiates = True  # the callback comes on a thread of its own, which knows no inference mode
     resumable = False
     host_bound = True
-    info_type: ClassVar[Any] = TreeInfo
+    told: ClassVar[tuple[str, ...]] = (
+        TreeInfo._fields
+    )  #: diagnostics of a step: means over its transitions and the chains
 
     @staticmethod
     @abstractmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
         """Compile for N chains in D dimensions."""
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
@@ -93,10 +95,10 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     ) -> tuple[Chains, Any]:
         jax, limit = jax_library("jax", self.library), problem.meter.limit
         with single():
-            program = _program(type(self), problem.particles, problem.dim, settings)
+            density, program = _program(type(self), problem.particles, problem.dim, settings)
             key = jax.random.key(seed_of(streams, self.name, "start" if state is None else streams.step))
-            told = np.full(len(self.info_type._fields), np.nan)
-            with program.density.of(problem):
+            told = np.full(len(self.told), np.nan)
+            with density.of(problem):
                 if state is None:
                     inner = program.start(key, problem.init()[0].float().cpu().numpy())
                 elif warmed >= 0 and program.warm is not None:
@@ -109,9 +111,15 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
                 if warmed >= settings.warmup_blocks or (limit is not None and problem.meter.charged >= limit / 4):
                     inner, warmed = program.settle(inner), -1
             x = torch.from_numpy(np.array(program.positions(inner))).to(problem.device, problem.dtype).unsqueeze(0)
-        return Chains(x, inner, warmed), self.info_type(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
+        return Chains(x, inner, warmed), _info(self.told)(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
+
+
+#: The class of diagnostics with these names.
+_info = cache(lambda names: namedtuple("Info", names))
 
 
 @cache
-def _program(owner: type[JaxChains], n: int, dim: int, settings: Any) -> Program:
-    return owner._build(n, dim, settings)
+def _program(owner: type[JaxChains], n: int, dim: int, settings: Any) -> tuple[Density, Program]:
+    jax = jax_library("jax", owner.library)
+    density = Density(dim, jax)
+    return density, owner._build(jax, density, n, dim, settings)

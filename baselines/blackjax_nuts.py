@@ -37,19 +37,17 @@ class BlackJaxNUTS(JaxChains):
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        jax = jax_library("jax", "blackjax")
-        blackjax = jax_library("blackjax", "blackjax")
-        adaptation = partial(jax_library, extra="blackjax")
-        schedule = np.array(
-            adaptation("blackjax.adaptation.staged_adaptation").build_schedule(
-                settings.block * max(1, settings.warmup_blocks)
-            ),
-            dtype=np.int32,
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        blackjax, numpy = jax_library("blackjax", "blackjax"), jax.numpy
+        stages, mass_matrix, step_size = (
+            jax_library(f"blackjax.adaptation.{m}", "blackjax")
+            for m in ("staged_adaptation", "mass_matrix", "step_size")
         )
-        masses = adaptation("blackjax.adaptation.mass_matrix").mass_matrix_adaptation(True)
-        paces = adaptation("blackjax.adaptation.step_size").dual_averaging_adaptation(settings.target_acceptance)
-        density, kernel, numpy = Density(dim, jax), blackjax.nuts.build_kernel(), jax.numpy
+        warmup = settings.block * max(1, settings.warmup_blocks)
+        schedule = np.array(stages.build_schedule(warmup), dtype=np.int32)
+        masses = mass_matrix.mass_matrix_adaptation(True)
+        paces = step_size.dual_averaging_adaptation(settings.target_acceptance)
+        kernel = blackjax.nuts.build_kernel()
 
         def move(key: Any, chains: Any, step: Any, scale: Any) -> Any:
             return jax.vmap(
@@ -103,4 +101,4 @@ class BlackJaxNUTS(JaxChains):
         def settle(inner: Inner) -> Inner:
             return inner._replace(step=jax.vmap(paces[2])(inner.pace))
 
-        return Program(density, start, sample, lambda inner: inner.chains.position, warm, settle)
+        return Program(start, sample, lambda inner: inner.chains.position, warm, settle)

@@ -31,12 +31,6 @@ class Settings(AlgorithmSettings):
     elbo_draws: int = Field(20, ge=1, description="draws for each ELBO; ours (BlackJAX: 200)")
 
 
-class Told(NamedTuple):
-    """Per-step diagnostics, (1,)."""
-
-    elbo: Any  # of the approximation that stands
-
-
 class Inner(NamedTuple):
     """Paths so far."""
 
@@ -52,7 +46,7 @@ class BlackJaxPathfinder(JaxChains):
     kind = "generator"
     settings_type = Settings
     library = "blackjax"
-    info_type = Told
+    told = ("elbo",)  # of the approximation that stands
     citation = "Zhang et al. (2022), arXiv:2108.03782; Cabezas et al. (2024), arXiv:2402.10797"
     example = Example(settings={}, steps=3, both_modes=False, brief_steps=2)
 
@@ -67,22 +61,19 @@ class BlackJaxPathfinder(JaxChains):
         return torch.from_numpy(x).to(problem.device, problem.dtype).unsqueeze(0)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        jax = jax_library("jax", "blackjax")
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
         pathfinder = jax_library("blackjax.vi.pathfinder", "blackjax")
-        density, numpy = Density(dim, jax), jax.numpy
 
+        @jax.jit  # type: ignore[untyped-decorator]
         def path(key: Any, x: Any) -> Any:
             return pathfinder.approximate(
                 key, density.log_density, x, settings.elbo_draws, maxiter=settings.longest, maxcor=settings.history
             )[0]
 
-        path = jax.jit(path)
-
         def sample(key: Any, inner: Inner) -> Any:
             found = path(key, inner.x[inner.paths % n])
             better = inner.best is None or bool(found.elbo > inner.best.elbo)
             best = found if better else inner.best
-            return Inner(inner.x, inner.paths + 1, best), numpy.array([best.elbo])
+            return Inner(inner.x, inner.paths + 1, best), jax.numpy.array([best.elbo])
 
-        return Program(density, lambda key, x: Inner(numpy.asarray(x), 0, None), sample, lambda inner: inner.x)
+        return Program(lambda key, x: Inner(jax.numpy.asarray(x), 0, None), sample, lambda inner: inner.x)

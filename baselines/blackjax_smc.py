@@ -29,14 +29,6 @@ class Settings(AlgorithmSettings):
     leapfrog_length: float = Field(0.4, gt=0, description="of a leapfrog step, in the particles' sds; ours")
 
 
-class Told(NamedTuple):
-    """Per-step diagnostics, (1,) each."""
-
-    acceptance: Any  # mean over particles
-    log_z: Any  # of the path so far
-    inverse_temperature: Any
-
-
 class Inner(NamedTuple):
     """Particles as BlackJAX holds them, and resampled."""
 
@@ -52,15 +44,15 @@ class BlackJaxSMC(JaxChains):
     kind = "particles"
     settings_type = Settings
     library = "blackjax"
-    info_type = Told
+    told = ("acceptance", "log_z", "inverse_temperature")  # log_z of the path so far
     citation = "Del Moral, Doucet & Jasra (2006); Cabezas et al. (2024), arXiv:2402.10797"
     example = Example(settings={}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        jax, blackjax = (jax_library(name, "blackjax") for name in ("jax", "blackjax"))
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        blackjax, numpy = jax_library("blackjax", "blackjax"), jax.numpy
         smc, resampling = (jax_library(f"blackjax.smc.{m}", "blackjax") for m in ("adaptive_tempered", "resampling"))
-        density, numpy, sd = Density(dim, jax), jax.numpy, settings.base_sd
+        sd = settings.base_sd
 
         def base(x: Any) -> Any:
             return -0.5 * (x**2).sum() / sd**2 - dim * math.log(sd * math.sqrt(2 * math.pi))
@@ -88,4 +80,4 @@ class BlackJaxSMC(JaxChains):
             told = (info.update_info.acceptance_rate.mean(), log_z, state.tempering_param)
             return Inner(state, x, log_z), numpy.stack(told)
 
-        return Program(density, jax.jit(start), jax.jit(sample), lambda inner: inner.x)
+        return Program(jax.jit(start), jax.jit(sample), lambda inner: inner.x)

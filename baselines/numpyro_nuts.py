@@ -25,10 +25,9 @@ class NumPyroNUTS(JaxChains):
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        infer = jax_library("numpyro.infer", "numpyro")
-        jax = jax_library("jax", "numpyro")
-        density, numpy, warmup = Density(dim, jax), jax.numpy, settings.block * settings.warmup_blocks
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        infer, numpy = jax_library("numpyro.infer", "numpyro"), jax.numpy
+        warmup = settings.block * settings.warmup_blocks
         kernel = infer.NUTS(
             potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
             max_tree_depth=settings.max_tree_depth,
@@ -61,4 +60,4 @@ class NumPyroNUTS(JaxChains):
 
         transitions = jax.jit(transitions)
         warm = lambda key, state, number: transitions(key, state)  # noqa: E731 - NumPyro knows its own iteration
-        return Program(density, start, transitions, lambda state: state.z, warm, settle)
+        return Program(start, transitions, lambda state: state.z, warm, settle)
