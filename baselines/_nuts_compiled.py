@@ -18,21 +18,7 @@ from ._chains import MAX_ENERGY_ERROR
 from ._nuts_trees import _LOW, Evaluate, Numbers, Randomness, Trees
 
 #: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
-_ARRAYS = [
-    "ends",
-    "draws",
-    "total",
-    "slots",
-    "table",
-    "y",
-    "scale",
-    "lengths",
-    "gained",
-    "gumbel",
-    "join",
-    "way",
-    "momenta",
-]
+_ARRAYS = [*Trees._fields, "y", "scale", "lengths", "gained", "gumbel", "join", "way", "momenta"]
 _NUMBERS = ["rows", "chains", "dim", "size", "max_depth", "turns"]
 
 _SOURCE = (

@@ -188,9 +188,7 @@ def _tuned(settings: Settings, state: State, ends: Tensor) -> State:
             eps = state.averaging.average.exp()
             length = state.length * eps / state.eps if part == 0 else state.length
             state = state._replace(eps=eps, length=length, spread=Spread.none(state.x))
-        elif (parts[part] - parts[part - 1]) * state.x.shape[1] >= 2 * state.x.shape[
-            2
-        ]:  # else too few to tell a variance
+        elif (parts[part] - parts[part - 1]) * state.x.shape[1] >= 2 * state.x.shape[2]:  # else too few for a variance
             state = _with_scales(settings, state)
     return state
 

@@ -66,5 +66,4 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
         grad = -problem.score(state.x)
         grad[..., max(0, problem.dim - settings.held) :] = 0
         betas = (settings.beta1, settings.beta2)
-        x, moments = adam(state.x, grad, state.moments, settings.step_size, betas)
-        return AdamState(x, moments)
+        return AdamState(*adam(state.x, grad, state.moments, settings.step_size, betas))

@@ -124,20 +124,12 @@ class MCLMC(Algorithm[Settings, State]):
             UnsupportedError: the target is one-dimensional.
         """
         d = problem.dim
-        noise = streams.normal("init", (problem.particles, d))
-        point = start(problem, self.name, noise)
-        one = point.x.new_ones(point.x.shape[0])
-        spread = Spread.none(point.x)
+        point = start(problem, self.name, streams.normal("init", (problem.particles, d)))
+        one, spread = point.x.new_ones(len(point.x)), Spread.none(point.x)
+        eps, length = settings.first_length or math.sqrt(d) / 4, settings.first_decoherence or math.sqrt(d)
         tuning = Tuning(0 * one, 0 * one, _HUGE * one, spread, torch.zeros_like(point.x), one, 0.5 * one)
-        return State(
-            *point,
-            (settings.first_length or math.sqrt(d) / 4) * one,
-            (settings.first_decoherence or math.sqrt(d)) * one,
-            torch.ones_like(spread.total),
-            tuning,
-            0,
-            warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps),
-        )
+        warmup = warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps)
+        return State(*point, eps * one, length * one, torch.ones_like(spread.total), tuning, 0, warmup)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One step of the integrator, then a little noise on the directions."""
@@ -168,9 +160,8 @@ def _tuned(settings: Settings, state: State, error: Tensor, finite: Tensor) -> S
         state = _with_length(settings, state, error, finite)
     if first < state.t <= second:
         state = state._replace(tuning=state.tuning._replace(spread=state.tuning.spread.add(state.x)))
-    if (
-        state.t == second and (second - first) * state.x.shape[1] >= 2 * state.x.shape[2]
-    ):  # else too few to tell a variance
+    enough = (second - first) * state.x.shape[1] >= 2 * state.x.shape[2]  # else too few for a variance
+    if state.t == second and enough:
         state = _with_scales(settings, state)
     if correlated:
         if state.t == third:

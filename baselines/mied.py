@@ -66,8 +66,7 @@ class MIED(Algorithm[Settings, AdamState]):
         """One step of Adam on log E."""
         log_density, score = problem.log_density_and_score(state.x)
         _, grad = log_energy(settings, state.x, log_density, score)
-        x, moments = adam(state.x, grad, state.moments, settings.step_size)
-        return AdamState(x, moments)
+        return AdamState(*adam(state.x, grad, state.moments, settings.step_size))
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,9 +81,7 @@ class State(NamedTuple):
     log_eta: Tensor  # (R, T)
     rejections: Tensor  # (R, T - 1) sum of the pairs' rejection rates in this round
     tries: Tensor  # (R, T - 1) their number
-    stones: (
-        Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
-    )
+    stones: Tensor  # (R, 2 T - 2, N) logs of the sums over the steps of exp((b' - b) l), then of exp((b - b') l)
     fresh: Tensor  # (R, T, N) 1 where a point has been at b = 0 since it, or what it descends from, was at b = 1
     trips: Tensor  # (R,) arrivals at b = 1 of points from b = 0 after the warm-up, per ladder
     t: int  # steps
@@ -132,21 +130,9 @@ class ParallelTempering(Algorithm[Settings, State]):
         none = x.new_zeros(len(x), count - 1)
         stones = x.new_full((len(x), 2 * (count - 1), n), _NOTHING)
         fresh = x.new_zeros(len(x), count, n)
+        base = known or fitted_base(points)
         return State(
-            x,
-            others,
-            *points[1:],
-            known or fitted_base(points),
-            b,
-            log_eta,
-            none,
-            none,
-            stones,
-            fresh,
-            none[:, 0],
-            0,
-            fitting,
-            warmup,
+            x, others, *points[1:], base, b, log_eta, none, none, stones, fresh, none[:, 0], 0, fitting, warmup
         )
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:

@@ -152,14 +152,8 @@ class SMC(Algorithm[Settings, State]):
             state = state._replace(base=fitted_base(points))
         done = torch.where(state.b < 1, math.nan, state.log_z) if t >= 0 else torch.full_like(mean, math.nan)
         shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor.long(), state.log_w.exp()).square().sum(1)
-        return state, Info(
-            mean,
-            state.b,
-            done,
-            torch.maximum(state.variance, shares - 1 / n).sqrt(),
-            1 / shares,
-            (FEWEST * shares > 1).to(shares),
-        )
+        error, doubt = torch.maximum(state.variance, shares - 1 / n).sqrt(), (FEWEST * shares > 1).to(shares)
+        return state, Info(mean, state.b, done, error, 1 / shares, doubt)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from .api.run import run
     from .api.stores import merge, verify
     from .api.tune import tune
-    from .authoring.functions import sampler
+    from .authoring.functions import OneReplicate, sampler
     from .authoring.jax_kernels import jax_sampler
-    from .authoring.unbatched import OneReplicate
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
     from .core.budget import Budget
     from .core.errors import ParVIBenchError
@@ -45,9 +44,8 @@ _NAMES = {
     "api.run": "run",
     "api.stores": "merge verify",
     "api.tune": "tune",
-    "authoring.functions": "sampler",
+    "authoring.functions": "OneReplicate sampler",
     "authoring.jax_kernels": "jax_sampler",
-    "authoring.unbatched": "OneReplicate",
     "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
     "core.budget": "Budget",
     "core.errors": "ParVIBenchError",

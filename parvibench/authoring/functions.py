@@ -1,9 +1,12 @@
-"""A generator function as a sampler: ``pb.sampler``."""
+"""A generator function of one replicate as a sampler: ``pb.sampler``."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, get_args, get_type_hints, overload
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import create_model
 from torch import Tensor
 
@@ -12,10 +15,57 @@ from parvibench.core.errors import BudgetExhausted, InputError, ShapeError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from .unbatched import OneReplicate, as_points
-
+#: Points, scores and densities: a call returns the kind of array that it gets.
+Array = TypeVar("Array", Tensor, NDArray[np.floating])
 #: ``fn(problem, x0, generator, *, setting=default)``: yields states (n, d), one per step, until it is stopped.
 Sampling = Callable[..., Iterator[Any]]
+
+
+class OneReplicate:
+    """A problem of one replicate on states (n, d), torch or NumPy.
+
+    Every call is one of the problem's own and charged as such: n rows. ``BudgetExhausted`` comes through.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        if problem.replicates != 1:
+            raise ShapeError(f"expected one replicate, got {problem.replicates}")
+        self._problem = problem
+        self.dim, self.particles = problem.dim, problem.particles  #: d and the protocol's n
+
+    def init(self, n: int | None = None) -> Tensor:
+        """The task's initial points, (n, d)."""
+        return self._problem.init(n)[0]
+
+    def log_density(self, x: Array) -> Array:
+        """Unnormalised log density, (n, d) -> (n,)."""
+        return _like(x, self._problem.log_density(self._batch(x))[0])
+
+    def score(self, x: Array) -> Array:
+        """Gradient of the log density, on the protocol's mini-batch where it has one, (n, d) -> (n, d)."""
+        return _like(x, self._problem.score(self._batch(x))[0])
+
+    def log_density_and_score(self, x: Array) -> tuple[Array, Array]:
+        """Both on all data at the price of one score, ((n,), (n, d))."""
+        density, score = self._problem.log_density_and_score(self._batch(x))
+        return _like(x, density[0]), _like(x, score[0])
+
+    def _batch(self, x: Any) -> Tensor:
+        return as_points(self._problem, x).unsqueeze(0)
+
+
+def as_points(problem: Problem, x: Any) -> Tensor:
+    """States (n, d) of one replicate as the problem's kind of tensor; ``ShapeError`` for anything else."""
+    found = torch.as_tensor(x, dtype=problem.dtype, device=problem.device)
+    if found.dim() != 2 or found.shape[1] != problem.dim:
+        raise ShapeError(f"expected states of shape (n, {problem.dim}), got {tuple(found.shape)}")
+    return found
+
+
+def _like(given: Any, found: Tensor) -> Any:
+    if isinstance(given, Tensor):
+        return found
+    return found.detach().cpu().numpy().astype(np.asarray(given).dtype, copy=False)
 
 
 class Running(NamedTuple):
@@ -69,12 +119,6 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
 _LEAST_STATES = 3
 
 
-@overload
-def sampler(function: Sampling, /) -> Algorithm: ...
-@overload
-def sampler(
-    *, name: str = ..., kind: Kind = ..., full_batch: bool = ..., summary: str = ...
-) -> Callable[[Sampling], Algorithm]: ...
 def sampler(
     function: Sampling | None = None,
     /,
@@ -102,7 +146,7 @@ def sampler(
         InputError: not a function of that form.
     """
     if function is None:
-        return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)  # type: ignore[call-overload]
+        return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)
     if not callable(function) or isinstance(function, type):
         raise InputError(f"pb.sampler takes a function of (problem, x0, generator), got {function!r}")
     if kind not in get_args(Kind)[:2]:

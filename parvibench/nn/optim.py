@@ -32,7 +32,7 @@ class AdamState(NamedTuple):
 
     @classmethod
     def start(cls, x: Tensor) -> AdamState:
-        """At x, nothing remembered."""
+        """The points x before the first step."""
         return cls(x, Moments.start(x))
 
 
