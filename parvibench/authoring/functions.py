@@ -28,8 +28,6 @@ class OneReplicate:
     """
 
     def __init__(self, problem: Problem) -> None:
-        if problem.replicates != 1:
-            raise ShapeError(f"expected one replicate, got {problem.replicates}")
         self._problem = problem
         self.dim, self.particles = problem.dim, problem.particles  #: d and the protocol's n
 
@@ -149,20 +147,27 @@ def sampler(
         return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)
     if not callable(function) or isinstance(function, type):
         raise InputError(f"pb.sampler takes a function of (problem, x0, generator), got {function!r}")
-    if kind not in get_args(Kind)[:2]:
-        raise InputError(f"pb.sampler makes chains or particles, not {kind!r}")
     called = name or getattr(function, "__name__", "sampler").strip("_").replace("_", "-")
-    members = {
-        "name": called,
-        "kind": kind,
-        "needs": frozenset({"score", "full-batch"} if full_batch else {"score"}),
-        "settings_type": settings_of_function(function, called, ("problem", "x0", "generator")),
-        "summary": summary or (inspect.getdoc(function) or "").split("\n")[0],
-        "function": staticmethod(function),
-        "__module__": getattr(function, "__module__", __name__),
-        "__doc__": inspect.getdoc(function),
-    }
-    return type(f"Sampler_{getattr(function, '__name__', 'function')}", (FunctionSampler,), members)()
+    settings = settings_of_function(function, called, ("problem", "x0", "generator"))
+    needs = frozenset({"score", "full-batch"} if full_batch else {"score"})
+    members = {"kind": kind, "settings_type": settings, "needs": needs, "function": staticmethod(function)}
+    return made(FunctionSampler, function, called, summary, members)
+
+
+def made(
+    base: type[Algorithm], function: Callable[..., Any], name: str, summary: str, members: dict[str, Any]
+) -> Algorithm:
+    """An object of a class that derives from ``base`` and has these members, documented as a user's function is.
+
+    Raises:
+        InputError: its kind is neither ``chains`` nor ``particles``.
+    """
+    if members["kind"] not in get_args(Kind)[:2]:
+        raise InputError(f"{name}: a sampler of this form makes chains or particles, not {members['kind']!r}")
+    doc = inspect.getdoc(function)
+    described = {"name": name, "summary": summary or (doc or "").split("\n")[0]}
+    place = {"__module__": getattr(function, "__module__", __name__), "__doc__": doc}
+    return type(f"Sampler_{name.replace('-', '_')}", (base,), members | described | place)()
 
 
 def settings_of_function(function: Callable[..., Any], name: str, first: Sequence[str]) -> type[AlgorithmSettings]:
