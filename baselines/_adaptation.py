@@ -1,4 +1,4 @@
-"""What warm-up learns of a target: a leapfrog length by dual averaging, and scales from the chains' positions.
+"""Adaptation in warm-up: a leapfrog length by dual averaging, and scales from the chains' positions.
 
 Everything is per replicate and pooled over its chains.
 """
@@ -53,13 +53,13 @@ class Moments(NamedTuple):
 
     @classmethod
     def start(cls, x: Tensor, dense: bool) -> Self:
-        """None yet; ``x`` (R, N, D) tells where the positions lie."""
+        """Sums over no positions, about the mean of ``x`` (R, N, D)."""
         shift = x.mean(1)
         squares = shift.new_zeros((*shift.shape, shift.shape[1])) if dense else torch.zeros_like(shift)
         return cls(shift.new_zeros(len(shift)), shift, torch.zeros_like(shift), squares)
 
     def add(self, x: Tensor) -> Self:
-        """With the positions x, (R, N, D)."""
+        """The sums with the positions x, (R, N, D), added."""
         z = x - self.shift.unsqueeze(1)
         squares = z.mT @ z if self.squares.dim() == 3 else z.square().sum(1)
         return self._replace(number=self.number + x.shape[1], sums=self.sums + z.sum(1), squares=self.squares + squares)

@@ -5,7 +5,7 @@ score s and a unit direction u,
 
     dy = u dt,   du = (I - u u^T) s / (D - 1) dt.
 
-Held at one point, the force turns u within the plane of u and e = s / |s| (B); held in one direction, y moves along u
+At a fixed point the force turns u within the plane of u and e = s / |s| (B); with a fixed direction y moves along u
 (A). With d = eps |s| / (D - 1) and c = e.u, B is
 
     u <- (u + e (sinh d + c (cosh d - 1))) / (cosh d + c sinh d),
@@ -97,16 +97,16 @@ class Spread(NamedTuple):
 
     @classmethod
     def none(cls, x: Tensor) -> Spread:
-        """Of no points yet."""
+        """Sums over no points."""
         return cls(x.new_zeros(x.shape[:1]), x.new_zeros(x[:, 0].shape), x.new_zeros(x[:, 0].shape), x.mean(1))
 
     def add(self, x: Tensor) -> Spread:
-        """With the points (R, N, D)."""
+        """The sums with the points (R, N, D) added."""
         apart = x - self.origin.unsqueeze(1)
         return Spread(self.n + x.shape[1], self.total + apart.sum(1), self.squares + apart.square().sum(1), self.origin)
 
     def variance(self) -> Tensor:
-        """Of every coordinate, (R, D), at least a millionth of their mean."""
+        """Variances of the coordinates, (R, D), at least a millionth of their mean."""
         variance = self.squares / self.n.unsqueeze(-1) - (self.total / self.n.unsqueeze(-1)).square()
         return variance.clamp_min(1e-6 * variance.mean(-1, keepdim=True))
 

@@ -1,7 +1,7 @@
 """Chains of JAX libraries on our scores: a log density by callback, in jitted blocks of transitions.
 
-How scores reach JAX, what is charged and what it costs: ``parvibench.jax_programs.by_callback``. Compiled programs are
-kept for the process and serve all problems of their shape, so that the time of compiling falls into the warm-up before a
+How scores reach JAX, what is charged and what it costs: ``parvibench.jax_programs.by_callback``. Compiled programs
+serve all problems of their shape, so that the time of compiling falls into the warm-up before a
 run. Single precision. Compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
 """
 

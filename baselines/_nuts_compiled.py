@@ -164,7 +164,7 @@ def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
 def grow(
     trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
 ) -> tuple[Trees, Tensor]:
-    """As ``_nuts_trees.grow``, which takes dense masses, and a GPU without NVRTC's road into PyTorch (from 2.8 on)."""
+    """The result of ``_nuts_trees.grow``, which is called for dense masses and for a GPU without NVRTC (PyTorch < 2.8)."""
     if scale.dim() == 3 or (scale.is_cuda and not hasattr(torch.cuda, "_compile_kernel")):
         return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape

@@ -70,7 +70,7 @@ class Settings(FunctionalFlowSettings):
 
     @property
     def moves_within(self) -> bool:
-        """Whether p moves in every inner step."""
+        """True where p moves in every inner step."""
         return self.p_rule in ("mixture-code", "network-code")
 
 

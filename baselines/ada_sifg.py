@@ -17,7 +17,7 @@ networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``;
 (3) The authors' mixture scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i +
 sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
 sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
-such a rate does nothing. (4) With w kept, f may fit the noise of the very points at which F' is taken, which
+such a rate does nothing. (4) With one w, f may fit the noise of the very points at which F' is taken, which
 biases sigma upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching
 loss itself, mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule=
 "dsm-inner-code"``. (6) The code has no bounds on sigma.
@@ -77,7 +77,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What every step reports."""
+    """Per-step diagnostics."""
 
     sigma: Tensor  # (R,) noise level
 
@@ -163,7 +163,7 @@ def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor
 
 
 def slope_of_sigma(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor) -> Tensor:
-    """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""
+    """Slope of sigma by the rule, (R, 1, 1)."""
     if settings.sigma_rule == "dsm-code":
         return _code_gradient(settings, flow.network, z + sigma * w, w, sigma)
     slope = sigma_gradient(velocity, w)

@@ -48,7 +48,7 @@ class BlackJaxMCLMC(JaxChains):
     example = Example(settings={}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
-        """As of all chains; ``UnsupportedError`` in one dimension, where the method has no direction to turn to."""
+        """Chains at the initial points; ``UnsupportedError`` in one dimension, where the method has no direction to turn to."""
         if problem.dim < 2:
             raise UnsupportedError("blackjax-mclmc needs two dimensions or more")
         return super().init(problem, settings, streams, horizon)

@@ -55,7 +55,7 @@ class BlackJaxNUTS(JaxChains):
             )(jax.random.split(key, n), chains, step, scale)
 
         def learn(slow: Any, ends: Any, pace: Any, mass: Any, x: Any, acceptance: Any) -> Any:
-            """As Stan: the step length always, variances in slow windows, both restarted at a window's end."""
+            """Adaptation as Stan's: the step length always, variances in slow windows, both restarted at a window's end."""
             pace = paces[1](pace, acceptance)
             mass = jax.lax.cond(slow == 1, lambda: masses[1](mass, x), lambda: mass)
             return jax.lax.cond(ends == 1, lambda: (paces[0](paces[2](pace)), masses[2](mass)), lambda: (pace, mass))
@@ -71,7 +71,7 @@ class BlackJaxNUTS(JaxChains):
             return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
 
         def transitions(key: Any, inner: Inner, part: Any) -> Any:
-            """Both of warm-up and after it: compiling trajectories takes longer than most runs."""
+            """A block in warm-up or after it, by one program: compiling trajectories takes longer than most runs."""
 
             def one(inner: Inner, at: Any) -> Any:
                 key, (learning, slow, ends) = at

@@ -2,7 +2,7 @@
 
 Zhang, Carpenter, Gelman & Vehtari (2022), arXiv:2108.03782, Algorithm 3; Cabezas et al. (2024), BlackJAX, arXiv:2402.10797.
 A step is one path of L-BFGS from the next of the task's initial points; the approximation with the highest ELBO of all
-paths so far stands. BlackJAX draws ``elbo_draws`` for every place on a path of full length, also for those that were not
+paths so far is the result. BlackJAX draws ``elbo_draws`` for every place on a path of full length, also for those that were not
 reached, and all are charged: about (longest + 1) elbo_draws a path. How scores reach JAX: ``_jax_chains``.
 """
 
@@ -46,7 +46,7 @@ class BlackJaxPathfinder(JaxChains):
     kind = "generator"
     settings_type = Settings
     library = "blackjax"
-    told = ("elbo",)  # of the approximation that stands
+    told = ("elbo",)  # of the best approximation
     citation = "Zhang et al. (2022), arXiv:2108.03782; Cabezas et al. (2024), arXiv:2402.10797"
     example = Example(settings={}, steps=3, both_modes=False, brief_steps=2)
 

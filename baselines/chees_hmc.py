@@ -11,8 +11,8 @@ probability, and t = h_n T, p' the momentum at the end:
 
     g = t (||x' - mean x'||^2 - ||x - mean x||^2) (x' - mean x')^T p';
 
-eps comes from dual averaging of the harmonic mean of the chains' acceptance probabilities towards 0.651. What is kept
-are weighted means of both logarithms.
+eps comes from dual averaging of the harmonic mean of the chains' acceptance probabilities towards 0.651. After warm-up
+both are weighted means of the logarithms so far.
 
 A step is a block of ``leapfrogs`` leapfrog steps of all chains, so that it costs every replicate the same; a trajectory
 that does not end within it goes on in the next. Its number of steps does not depend on where the chains are, so the
@@ -167,7 +167,7 @@ def _momenta(streams: Streams, begun: Tensor, begins: Tensor, shape: tuple[int, 
 
 
 def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor) -> State:
-    """With new trajectories where they begin, (R,) bool."""
+    """The state with new trajectories where they begin, (R,) bool."""
     number = state.number + begins
     step, total = state.dual.log_step.exp(), state.length.log.exp()
     time = _halton(number.device, number.dtype)[(number.long() - 1).clamp(min=0) % PERIOD] * total
@@ -181,7 +181,7 @@ def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor)
 def _arrived(
     settings: Settings, state: State, ends: Tensor, density: Tensor, uniform: Tensor, share: float | None
 ) -> State:
-    """With the trajectories that end, (R,) bool, accepted or not, and learnt from at a ``share`` of warm-up."""
+    """The state after the ends of trajectories, (R,) bool, are accepted or not; adapts at a ``share`` of warm-up."""
     change = state.energy + density - 0.5 * state.p.square().sum(-1)
     change = change + 0 * state.x.sum(-1)  # a chain that is not finite stays so, and the harness sees it
     probability = acceptance(change)
@@ -194,7 +194,7 @@ def _arrived(
 
 
 def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor, first: bool) -> State:
-    """With eps and T adapted in the replicates whose trajectory ends, before it is accepted or not."""
+    """The state with eps and T adapted in the replicates whose trajectory ends, before it is accepted or not."""
     harmonic = 1 / (1 / probability.clamp(min=1e-10)).mean(1)
     dual = state.dual.update(harmonic, settings.target_acceptance, ends)
     gradient = chees_gradient(state.x, state.y, state.p, probability, state.time)

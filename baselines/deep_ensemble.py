@@ -58,7 +58,7 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
-        """At the task's initial points."""
+        """Particles at the task's initial points."""
         return AdamState.start(problem.init(self.n_particles))
 
     def step(self, problem: Problem, settings: Settings, state: AdamState, streams: Streams) -> AdamState:

@@ -41,7 +41,7 @@ class Settings(AlgorithmSettings):
 
 
 class State(NamedTuple):
-    """Where the run stands."""
+    """The run so far."""
 
     live: Tensor  # (1, N, D) live points
     log_live: Tensor  # (1, N) their log likelihoods
@@ -51,7 +51,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What the run tells, (1,)."""
+    """Diagnostics of the run, (1,)."""
 
     log_z: Tensor  # of the density, live points included
     log_z_se: Tensor  # dynesty's, of the dead points

@@ -27,5 +27,5 @@ class GFSD(SmoothedFlow[SmoothedSettings]):
     example = Example(settings={"step_size": 0.1}, both_modes=False)
 
     def repulsion(self, settings: SmoothedSettings, x: Tensor, k: Tensor) -> Tensor:
-        """X - m."""
+        """The difference x - m."""
         return x - (k @ x) / k.sum(-1, keepdim=True)

@@ -1,7 +1,7 @@
 """Gradient flow with smoothed functions (GFSF).
 
 Liu, Zhuo, Cheng, Zhang, Zhu & Carin (2019), arXiv:1807.01750, Section 3.3. The velocity of the Wasserstein gradient flow
-is s - grad log q; that of q is found by integration by parts with test functions from the kernel's space,
+is s - grad log q; that of q comes from integration by parts with test functions from the kernel's space,
 
     v = s + u,   (K + lambda I) u = r,   r_i = sum_j grad_{x_j} k(x_j, x_i) = (2/h) [ x_i sum_j k_ij - sum_j k_ij x_j ]
 

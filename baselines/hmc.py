@@ -9,7 +9,7 @@ the end point is accepted with probability min(1, exp(H_start - H_end)), H = -lo
 
 The step is stated in the common convention eta = eps^2 / 2, in which L = 1 is MALA. ``jitter`` draws eps
 uniformly within eps (1 -+ jitter) for each chain and trajectory (Neal, Section 3.2), which breaks up
-periodic orbits. Score and log density at x are kept: a trajectory costs L evaluations. A trajectory that
+periodic orbits. Score and log density at x are in the state: a trajectory costs L evaluations. A trajectory that
 ends in NaN is rejected. Trap: codes differ by one drift for the same "L".
 """
 

@@ -53,7 +53,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
         return ParticleState.start(problem)
 
     def step(self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams) -> ParticleState:
-        """Both stages for every chain."""
+        """A step of both stages for every chain."""
         return ParticleState(both_stages(problem, state.x, settings.step_size, settings, streams))
 
 

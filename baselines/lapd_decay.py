@@ -58,7 +58,7 @@ class LAPDDecay(Algorithm[Settings, State]):
         return State(problem.init(), 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Both stages for every chain, at the length of this step."""
+        """A step of both stages for every chain, at the length of this step."""
         eta = scheduled_step(settings, state.k)
         return State(lapd.both_stages(problem, state.x, eta, settings, streams), state.k + 1)
 

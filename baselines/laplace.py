@@ -57,7 +57,7 @@ class Info(NamedTuple):
 
 
 class Laplace(Algorithm[Settings, State]):
-    """Normal approximation at a mode found by L-BFGS."""
+    """Normal approximation at a mode, which L-BFGS searches for."""
 
     name = "laplace"
     version = 3
@@ -114,7 +114,7 @@ class Laplace(Algorithm[Settings, State]):
         return x.to(problem.dtype)
 
     def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
-        """Whether all searches have ended and the precision is measured."""
+        """True once all searches have ended and the precision is measured."""
         return bool(state.paths.done.all()) and bool((state.columns >= problem.dim).all())
 
 

@@ -9,7 +9,7 @@ and accepts when log U < log pi(y) - log pi(x) + log q(x | y) - log q(y | x). Wi
 
     log q(x | y) - log q(y | x) = 1/2 ||xi||^2 - 1/2 || xi + sqrt(eta / 2) (s(x) + s(y)) ||^2
 
-Score and log density at x are kept, so a step costs one evaluation. A proposal whose density or score is
+Score and log density at x are in the state, so a step costs one evaluation. A proposal whose density or score is
 zero or not a number is rejected, since NaN compares false.
 """
 

@@ -1,8 +1,8 @@
 """Microcanonical Langevin Monte Carlo (MCLMC), unadjusted.
 
 Robnik, De Luca, Silverstein & Seljak (2023), Microcanonical Hamiltonian Monte Carlo, JMLR 24(311), arXiv:2212.08549;
-the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is kept,
-not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
+the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is
+constant, not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
 
     u <- (u + nu z) / |u + nu z|,   nu = sqrt((exp(2 eps / L) - 1) / D),   z ~ N(0, I):
 
@@ -73,7 +73,7 @@ class Settings(AlgorithmSettings):
 
 
 class Tuning(NamedTuple):
-    """What the warm-up has learnt."""
+    """Sums of the warm-up."""
 
     predicted: Tensor  # (R,) weighted sum of eps^-6 of the predictions
     weight: Tensor  # (R,) of the sum

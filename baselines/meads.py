@@ -55,7 +55,7 @@ class State(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """What a fold teaches, (R, K, ...)."""
+    """Parameters that a fold gives to the next, (R, K, ...)."""
 
     step: Tensor  # (R, K, D) eps sigma
     alpha: Tensor  # (R, K)
@@ -108,7 +108,7 @@ class MEADS(Algorithm[Settings, State]):
 
 
 def tune(settings: Settings, folds: State, t: int) -> Tuning:
-    """What each fold of n chains, (R, K, n, D), teaches for update ``t``, counted from 1."""
+    """Parameters from each fold of n chains, (R, K, n, D), for update ``t``, counted from 1."""
     sigma = folds.x.std(2, correction=0)
     sigma = torch.where(sigma > 0, sigma, torch.ones_like(sigma))
     z = folds.x / sigma.unsqueeze(2)

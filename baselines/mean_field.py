@@ -30,7 +30,7 @@ class MeanField(Variational[VariationalSettings]):
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
 
     def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
-        """At the first of the task's initial points, narrow."""
+        """A narrow normal at the first of the task's initial points."""
         m = problem.init()[:, 0]
         return begin(torch.cat((m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
 

@@ -90,7 +90,7 @@ def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor
 
 
 def _fill_diagonal(d: Tensor, dim: int) -> None:
-    """Write what stands for D_ii at a particle: its nearest neighbour's distance, shrunk."""
+    """Replace D_ii at a particle by its nearest neighbour's distance, shrunk."""
     diagonal = d.diagonal(dim1=-2, dim2=-1)
     diagonal.fill_(torch.inf)
     diagonal.copy_(d.amin(-1) / (1.3 * dim) ** (2 / dim))

@@ -60,7 +60,7 @@ class Settings(AlgorithmSettings):
 
 
 class Warmup(NamedTuple):
-    """What is being learnt, and its outcome."""
+    """State of the adaptation, and its outcome."""
 
     dual: DualAveraging
     moments: Moments

@@ -50,7 +50,7 @@ ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 LEAST_RATE = 1e-3
 #: nats between log Z up and down the ladder, and steps recorded: beyond and below, log Z and its error are in doubt.
 WIDEST_GAP, FEWEST_STEPS = 1.0, 50
-#: Stands for the logarithm of zero, which a state must not hold.
+#: In place of the logarithm of zero, which a state must not contain.
 _NOTHING = -1e30
 
 

@@ -24,7 +24,7 @@ Traps: J pairs know J directions, and the diagonal guesses the others. With stan
 the draws are off by half in ten dimensions and by a factor of 70 in twenty; a ``pareto_k`` above 0.7 tells. Draws are
 repeated, more so where normals fit badly; a bound of K = 5 draws is noisy, and the highest is taken. The ratios are of
 each draw's own normal: where paths end in modes of one density, each gets weight by its mass, and a mode that several
-paths have found gets it several times.
+paths end in gets it several times.
 """
 
 import importlib
@@ -170,7 +170,7 @@ class Pathfinder(Algorithm[Settings, State]):
         return torch.stack(found).to(problem.dtype)
 
     def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
-        """Whether all paths have ended and have all their draws."""
+        """True once all paths have ended and have all their draws."""
         return bool(state.paths.done.all()) and bool((state.kept >= settings.draws).all())
 
 
@@ -202,7 +202,7 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, d
 
     Args:
         log_ratios: (P, M).
-        kept: how many of each path's are there, (P,).
+        kept: number of draws of each path, (P,).
         place: uniforms, (n,).
         distinct: without replacement, every draw there is in the order of its exponential clock; uniforms, (P M,).
     """
@@ -238,7 +238,7 @@ def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
 
     Args:
         log_ratios: (..., M).
-        kept: how many of them are there, (...).
+        kept: number of draws, (...).
     """
     m, total = log_ratios.shape[-1], kept.unsqueeze(-1)
     there = torch.arange(m, device=kept.device) < total

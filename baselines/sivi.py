@@ -6,7 +6,7 @@ With K further mixing draws z_k the surrogate
 
     L_K = E [ log p(x) - log h ],   h = 1/(K+1) [ q(x | z_0) + sum_k q(x | z_k) ],   x from z_0
 
-lies below the evidence bound, grows with K and reaches it as K -> infinity. Adam ascends it in (network,
+is less than the evidence bound, grows with K and reaches it as K -> infinity. Adam ascends it in (network,
 log sigma^2). With responsibilities r_k = q(x | z_k) / sum_k' q(x | z_k'), k = 0..K,
 
     d log h / dx       = -sum_k r_k (x - mu_k) / sigma^2

@@ -13,7 +13,7 @@ that is taken: b' = b^(1 - 1/r), the geometric ladder to 1 in the r changes left
 spent. Small steps cost accuracy nothing, since weights are resampled only when they must be.
 
 One step here is one move: every particle costs one score. Temperatures are each replicate's own. At b = 1 log Z
-stands, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
+is final, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
 those of pi_b, resampled (``inverse_temperature`` of the Info says so), and log Z is that of pi_b.
 
 MALA's eta follows the particles' mean acceptance, per replicate: log eta grows by acceptance - 0.574 after every move,
@@ -93,7 +93,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a move tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     acceptance: Tensor  # mean probability over the particles
     inverse_temperature: Tensor

@@ -44,7 +44,7 @@ class OneReplicate:
         return _like(x, self._problem.score(self._batch(x))[0])
 
     def log_density_and_score(self, x: Array) -> tuple[Array, Array]:
-        """Both on all data at the price of one score, ((n,), (n, d))."""
+        """Log density and score on all data at the price of one score, ((n,), (n, d))."""
         density, score = self._problem.log_density_and_score(self._batch(x))
         return _like(x, density[0]), _like(x, score[0])
 
@@ -67,7 +67,7 @@ def _like(given: Any, found: Tensor) -> Any:
 
 
 class Running(NamedTuple):
-    """Where a function's sampler stands; the rest of its state is its own."""
+    """Last state of a function and the generator that yields the next."""
 
     x: Tensor  # (1, n, d)
     states: Iterator[Any]
@@ -95,7 +95,7 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         """The next state that the function yields.
 
         Raises:
-            BudgetExhausted: the function has ended; its last state stands.
+            BudgetExhausted: the function has ended; its last state is the result.
             InputError: it ended within its first steps.
             ShapeError: the state has another shape than the initial points.
         """
@@ -137,7 +137,7 @@ def sampler(
         full_batch: True where mini-batch scores would be wrong, as in accept-reject steps.
         summary: one line; default the first of the docstring.
 
-    The budget ends the function by ``BudgetExhausted`` out of a call of the problem; its last state stands. Replicates
+    The budget ends the function by ``BudgetExhausted`` out of a call of the problem; its last state is the result. Replicates
     run one at a time; an interrupted run starts its unfinished chunks again, since generators cannot be saved.
 
     Raises:

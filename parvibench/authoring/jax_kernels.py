@@ -59,7 +59,7 @@ class Program(NamedTuple):
     """A kernel compiled for chains of one shape."""
 
     start: Callable[..., Any]  # seed, x (N, D), data -> states, scores, values
-    #: seed, first step, states, data -> states, (positions, scores, values, told) with an axis of steps
+    #: seed, first step, states, data -> states, (positions, scores, values, diagnostics) with an axis of steps
     run: Callable[..., Any]
     density: Density | None  # where it is a callback
 
@@ -127,7 +127,7 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
 
 
 def _costs(scores: Any, values: Any, steps: int) -> list[tuple[float, float, int]]:
-    """What each step is charged, of the scores and the log densities besides that its chains evaluated."""
+    """Charges of each step, from the scores and further log densities that its chains evaluated."""
     scores, values = (np.asarray(v).reshape(steps, -1) for v in (scores, values))
     both = scores + values
     in_turn = np.maximum(both.max(1) - 1, 0)  # most evaluations of a chain are made one after the other

@@ -112,7 +112,7 @@ def test_a_sampler_runs_on_it(tmp_path: Path) -> None:
 
 
 class Scaffold(NamedTuple):
-    """What was written, and what to type next."""
+    """Files written, and the next commands."""
 
     files: tuple[Path, Path]
     run: str

@@ -152,7 +152,7 @@ class InverseHessian(NamedTuple):
     g: Tensor  # (R, P, 2 J, 2 J)
 
     def times(self, v: Tensor) -> Tensor:
-        """H v, (R, P, D)."""
+        """The product H v, (R, P, D)."""
         inner = self.g @ (self.b.mT @ v.unsqueeze(-1))
         return self.alpha * v + (self.b @ inner).squeeze(-1)
 

@@ -17,7 +17,7 @@ from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
 
 
 class Flow(NamedTuple):
-    """What a refitted flow carries in addition to its particles."""
+    """Network of a refitted flow and the memories of both optimisers."""
 
     network: Tensor  # parameters of f, (R, P)
     moments: Moments  # of f's optimiser
@@ -163,7 +163,7 @@ class PerturbedFlowSettings(RefitSettings):
     def velocity(
         self, problem: Problem, flow: Flow, z: Tensor, sigma: Tensor | float, w: Tensor, w_score: Tensor
     ) -> Tensor:
-        """S(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
+        """The velocity s(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
         x = z + sigma * w
         x_score = x if w_score is w else z + sigma * w_score
         if self.score == "exact":
@@ -200,5 +200,5 @@ class FunctionalFlowSettings(RefitSettings):
 
     @property
     def rate(self) -> float:
-        """H over its divisor."""
+        """The step size h over the divisor."""
         return self.step_size / self.velocity_divisor

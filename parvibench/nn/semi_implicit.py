@@ -199,7 +199,7 @@ T = TypeVar("T")
 
 
 class SemiImplicit(Algorithm[S, T]):
-    """What all semi-implicit methods share: fresh draws."""
+    """Base of the semi-implicit methods: fresh draws."""
 
     kind: ClassVar[Kind] = "generator"
 
