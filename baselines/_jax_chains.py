@@ -55,7 +55,7 @@ class Program(NamedTuple):
     start: Callable[[Any, Any], Any]  #: key, points (N, D) -> inner
     sample: Callable[[Any, Any], Any]  #: key, inner -> inner, diagnostics
     positions: Callable[[Any], Any]  #: inner -> (N, D)
-    warm: Callable[[Any, Any, int], Any] | None = None  #: key, inner, number of the step -> as sample
+    warm: Callable[[Any, Any, int], Any]  #: key, inner, number of the step -> as sample
     settle: Callable[[Any], Any] = lambda inner: inner  #: inner at the end of warm-up -> inner
 
 
@@ -72,9 +72,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     differentiates = True  # the callback comes on a thread of its own, which knows no inference mode
     resumable = False
     host_bound = True
-    told: ClassVar[tuple[str, ...]] = (
-        TreeInfo._fields
-    )  #: diagnostics of a step: means over its transitions and the chains
+    told: ClassVar[tuple[str, ...]] = TreeInfo._fields  #: diagnostics, means over transitions and chains
 
     @staticmethod
     @abstractmethod
@@ -83,7 +81,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
         """Chains at the task's initial points; ``LibraryMissingError`` where the library is not installed."""
-        warms = getattr(settings, "warmup_blocks", 0) and (problem.meter.limit is not None or horizon >= 4)
+        warms = settings.warmup_blocks and (problem.meter.limit is not None or horizon >= 4)
         return self._advance(problem, settings, streams, None, 0 if warms else -1)[0]
 
     def step(self, problem: Problem, settings: Any, state: Chains, streams: Streams) -> tuple[Chains, Any]:
@@ -101,7 +99,7 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
             with density.of(problem):
                 if state is None:
                     inner = program.start(key, problem.init()[0].float().cpu().numpy())
-                elif warmed >= 0 and program.warm is not None:
+                elif warmed >= 0:
                     inner, told = program.warm(key, state.inner, warmed)
                 else:
                     inner, told = program.sample(key, state.inner)

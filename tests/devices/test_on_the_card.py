@@ -26,7 +26,7 @@ from parvibench.harness.store.files import SnapshotFile
 
 #: Samplers of other libraries in JAX and NumPy: their states are the library's, and they look at every number.
 EXEMPT = {
-    "blackjax-nuts", "blackjax-mclmc", "blackjax-pathfinder", "blackjax-smc", "numpyro-nuts", "emcee", "dynesty", "stan-nuts",
+    "blackjax-nuts", "blackjax-mclmc", "numpyro-nuts", "emcee", "dynesty", "stan-nuts",
 }  # fmt: skip
 ROWS = registry.algorithms()
 SAMPLERS = [name for name, row in ROWS.items() if row.kind != "anchor" and name not in EXEMPT]
