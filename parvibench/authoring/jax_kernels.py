@@ -251,6 +251,6 @@ def jax_sampler(
     called = name or getattr(init if step is None else step, "__name__", "kernel").strip("_<>").replace("_", "-")
     make = init if step is None else lambda log_density, dim: (init, step)
     settings = settings_of_function(make, called, ("log_density", "dim"))
-    members = {"kind": kind, "exact": exact, "settings_type": settings, "block": block}
+    members: dict[str, Any] = {"kind": kind, "exact": exact, "settings_type": settings, "block": block}
     members |= {"make": staticmethod(make), "position": staticmethod(position)}
     return made(KernelSampler, init, called, summary, members)

@@ -17,4 +17,4 @@ def where(mask: Tensor, new: S, old: S) -> S:
         return old
     if isinstance(new, Tensor) and isinstance(old, Tensor):
         return torch.where(mask.view(*mask.shape, *(1,) * (new.dim() - mask.dim())), new, old)  # type: ignore[return-value]
-    return type(new)(*(where(mask, a, b) for a, b in zip(new, old, strict=True)))  # type: ignore[call-overload, no-any-return]
+    return type(new)(*(where(mask, a, b) for a, b in zip(new, old, strict=True)))  # type: ignore[call-overload]
