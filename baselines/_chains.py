@@ -48,7 +48,7 @@ class TreeInfo(NamedTuple):
 
 def acceptance(log_ratio: Tensor) -> Tensor:
     """Metropolis's probability min(1, exp(log_ratio)); 0 where the ratio is not a number."""
-    return log_ratio.clamp(max=0).exp().nan_to_num(nan=0.0)
+    return log_ratio.clamp(max=0).exp_().nan_to_num_(nan=0.0)
 
 
 def divergent(log_ratio: Tensor) -> Tensor:

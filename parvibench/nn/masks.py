@@ -16,5 +16,7 @@ def where(mask: Tensor, new: S, old: S) -> S:
     if new is old:
         return old
     if isinstance(new, Tensor) and isinstance(old, Tensor):
-        return torch.where(mask.view(*mask.shape, *(1,) * (new.dim() - mask.dim())), new, old)  # type: ignore[return-value]
+        for _ in range(new.dim() - mask.dim()):
+            mask = mask.unsqueeze(-1)
+        return torch.where(mask, new, old)  # type: ignore[return-value]
     return type(new)(*(where(mask, a, b) for a, b in zip(new, old, strict=True)))  # type: ignore[call-overload]
