@@ -1,4 +1,4 @@
-"""What warm-up learns of a target: a leapfrog length by dual averaging, and scales from the chains' positions.
+"""Adaptation in warm-up: a leapfrog length by dual averaging, and scales from the chains' positions.
 
 Everything is per replicate and pooled over its chains.
 """
@@ -7,6 +7,8 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
+
+from parvibench.nn.masks import where
 
 #: Constants of dual averaging: Hoffman & Gelman (2014), Section 3.2.1, as in Stan.
 GAMMA, DELAY, KAPPA = 0.05, 10.0, 0.75
@@ -38,9 +40,7 @@ class DualAveraging(NamedTuple):
         log_step = self.anchor - t.sqrt() / GAMMA * error
         mean = self.mean_log_step + (log_step - self.mean_log_step) * t**-KAPPA
         new = type(self)(log_step, mean, self.anchor, error, t)
-        if seen is None:
-            return new
-        return type(self)(*(torch.where(seen, a, b) for a, b in zip(new, self, strict=True)))
+        return new if seen is None else where(seen, new, self)
 
 
 class Moments(NamedTuple):
@@ -53,13 +53,13 @@ class Moments(NamedTuple):
 
     @classmethod
     def start(cls, x: Tensor, dense: bool) -> Self:
-        """None yet; ``x`` (R, N, D) tells where the positions lie."""
+        """Sums over no positions, about the mean of ``x`` (R, N, D)."""
         shift = x.mean(1)
         squares = shift.new_zeros((*shift.shape, shift.shape[1])) if dense else torch.zeros_like(shift)
         return cls(shift.new_zeros(len(shift)), shift, torch.zeros_like(shift), squares)
 
     def add(self, x: Tensor) -> Self:
-        """With the positions x, (R, N, D)."""
+        """The sums with the positions x, (R, N, D), added."""
         z = x - self.shift.unsqueeze(1)
         squares = z.mT @ z if self.squares.dim() == 3 else z.square().sum(1)
         return self._replace(number=self.number + x.shape[1], sums=self.sums + z.sum(1), squares=self.squares + squares)

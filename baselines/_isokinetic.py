@@ -5,7 +5,7 @@ score s and a unit direction u,
 
     dy = u dt,   du = (I - u u^T) s / (D - 1) dt.
 
-Held at one point, the force turns u within the plane of u and e = s / |s| (B); held in one direction, y moves along u
+At a fixed point the force turns u within the plane of u and e = s / |s| (B); with a fixed direction y moves along u
 (A). With d = eps |s| / (D - 1) and c = e.u, B is
 
     u <- (u + e (sinh d + c (cosh d - 1))) / (cosh d + c sinh d),
@@ -28,10 +28,10 @@ from parvibench.core.errors import UnsupportedError
 from parvibench.core.task import Problem
 
 Integrator = Literal["leapfrog", "minimal-norm"]
+#: Scores of a step and chain.
+SCORES = {"leapfrog": 1, "minimal-norm": 2}
 #: Omelyan, Mryglod & Folk (2003): the least norm of the third-order error.
 LAMBDA = 0.1931833275037836
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
 
 
 class Point(NamedTuple):
@@ -41,11 +41,6 @@ class Point(NamedTuple):
     direction: Tensor  # (R, N, D), unit vectors
     log_density: Tensor  # (R, N)
     score: Tensor  # (R, N, D)
-
-    def where(self, mask: Tensor, other: Point) -> Point:
-        """This point in the chains of a mask, (R, N) or (R, 1), the other elsewhere."""
-        wide = mask.unsqueeze(-1)
-        return Point(*(torch.where(mask if a.dim() == 2 else wide, a, b) for a, b in zip(self, other, strict=True)))
 
 
 def start(problem: Problem, method: str, noise: Tensor) -> Point:
@@ -102,36 +97,19 @@ class Spread(NamedTuple):
 
     @classmethod
     def none(cls, x: Tensor) -> Spread:
-        """Of no points yet."""
+        """Sums over no points."""
         return cls(x.new_zeros(x.shape[:1]), x.new_zeros(x[:, 0].shape), x.new_zeros(x[:, 0].shape), x.mean(1))
 
     def add(self, x: Tensor) -> Spread:
-        """With the points (R, N, D)."""
+        """The sums with the points (R, N, D) added."""
         apart = x - self.origin.unsqueeze(1)
         return Spread(self.n + x.shape[1], self.total + apart.sum(1), self.squares + apart.square().sum(1), self.origin)
 
     def variance(self) -> Tensor:
-        """Of every coordinate, (R, D), at least a millionth of their mean."""
+        """Variances of the coordinates, (R, D), at least a millionth of their mean."""
         variance = self.squares / self.n.unsqueeze(-1) - (self.total / self.n.unsqueeze(-1)).square()
         return variance.clamp_min(1e-6 * variance.mean(-1, keepdim=True))
 
     def mean(self) -> Tensor:
         """(R, D)."""
         return self.origin + self.total / self.n.unsqueeze(-1)
-
-
-def warmup_steps(problem: Problem, given: int | None, horizon: int, scores: int) -> int:
-    """Steps within a quarter of the charged budget, of a quarter of the horizon without one; or those given.
-
-    Args:
-        problem: with its limit, before any step.
-        given: the setting.
-        horizon: steps foreseen.
-        scores: of a step and chain.
-    """
-    if given is not None:
-        return given
-    limit = problem.meter.limit
-    if limit is None:
-        return horizon // 4
-    return max(0, int((limit / 4 - problem.meter.charged) / (scores * problem.particles)))

@@ -1,11 +1,12 @@
 """Chains of JAX libraries on our scores: a log density by callback, in jitted blocks of transitions.
 
-How scores reach JAX, what is charged and what it costs: ``parvibench.jax_programs.by_callback``. Compiled programs are
-kept for the process and serve all problems of their shape, so that the time of compiling falls into the warm-up before a
+How scores reach JAX, what is charged and what it costs: ``parvibench.jax_programs.by_callback``. Compiled programs
+serve all problems of their shape, so that the time of compiling falls into the warm-up before a
 run. Single precision. Compare speeds of libraries on their own densities, and what samplers make of an evaluation here.
 """
 
 from abc import abstractmethod
+from collections import namedtuple
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -21,7 +22,7 @@ from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.loading import jax_library, single
 
-from ._external import require_one_replicate, seed_of
+from ._chains import TreeInfo, seed_of
 
 
 class ChainSettings(AlgorithmSettings):
@@ -48,24 +49,13 @@ class Chains(NamedTuple):
     warmed: int  # steps of warm-up, or -1 once it is over
 
 
-class Info(NamedTuple):
-    """What the transitions of a step tell, means over them and the chains, (1,) each."""
-
-    acceptance: Tensor
-    divergences: Tensor
-    tree_depth: Tensor
-
-
 class Program(NamedTuple):
     """A library's compiled functions for chains of one shape."""
 
-    density: Density
     start: Callable[[Any, Any], Any]  #: key, points (N, D) -> inner
-    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, told (one number a field of the Info)
+    sample: Callable[[Any, Any], Any]  #: key, inner -> inner, diagnostics
     positions: Callable[[Any], Any]  #: inner -> (N, D)
-    warm: Callable[[Any, Any, int], Any] = lambda key, inner, number: (
-        None
-    )  #: key, inner, number of the step -> as sample
+    warm: Callable[[Any, Any, int], Any]  #: key, inner, number of the step -> as sample
     settle: Callable[[Any], Any] = lambda inner: inner  #: inner at the end of warm-up -> inner
 
 
@@ -82,17 +72,16 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     differentiates = True  # the callback comes on a thread of its own, which knows no inference mode
     resumable = False
     host_bound = True
-    info_type: ClassVar[Any] = Info
+    told: ClassVar[tuple[str, ...]] = TreeInfo._fields  #: diagnostics, means over transitions and chains
 
     @staticmethod
     @abstractmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
         """Compile for N chains in D dimensions."""
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
         """Chains at the task's initial points; ``LibraryMissingError`` where the library is not installed."""
-        require_one_replicate(problem, self.name)
-        warms = getattr(settings, "warmup_blocks", 0) and (problem.meter.limit is not None or horizon >= 4)
+        warms = settings.warmup_blocks and (problem.meter.limit is not None or horizon >= 4)
         return self._advance(problem, settings, streams, None, 0 if warms else -1)[0]
 
     def step(self, problem: Problem, settings: Any, state: Chains, streams: Streams) -> tuple[Chains, Any]:
@@ -102,34 +91,33 @@ class JaxChains(Algorithm[ChainSettings, Chains]):
     def _advance(
         self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
     ) -> tuple[Chains, Any]:
-        jax_library("jax", self.library)
+        jax, limit = jax_library("jax", self.library), problem.meter.limit
         with single():
-            return self._advanced(problem, settings, streams, state, warmed)
+            density, program = _program(type(self), problem.particles, problem.dim, settings)
+            key = jax.random.key(seed_of(streams, self.name, "start" if state is None else streams.step))
+            told = np.full(len(self.told), np.nan)
+            with density.of(problem):
+                if state is None:
+                    inner = program.start(key, problem.init()[0].float().cpu().numpy())
+                elif warmed >= 0:
+                    inner, told = program.warm(key, state.inner, warmed)
+                else:
+                    inner, told = program.sample(key, state.inner)
+                inner, told = jax.block_until_ready((inner, told))
+            if state is not None and warmed >= 0:
+                warmed += 1
+                if warmed >= settings.warmup_blocks or (limit is not None and problem.meter.charged >= limit / 4):
+                    inner, warmed = program.settle(inner), -1
+            x = torch.from_numpy(np.array(program.positions(inner))).to(problem.device, problem.dtype).unsqueeze(0)
+        return Chains(x, inner, warmed), _info(self.told)(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
 
-    def _advanced(
-        self, problem: Problem, settings: Any, streams: Streams, state: Chains | None, warmed: int
-    ) -> tuple[Chains, Any]:
-        jax = jax_library("jax", self.library)
-        program = _program(type(self), problem.particles, problem.dim, settings)
-        key = jax.random.key(seed_of(streams, self.name, "start" if state is None else streams.step))
-        told = np.full(len(self.info_type._fields), np.nan)
-        with program.density.of(problem):
-            if state is None:
-                inner = program.start(key, problem.init()[0].float().cpu().numpy())
-            elif warmed >= 0:
-                inner, told = program.warm(key, state.inner, warmed)
-            else:
-                inner, told = program.sample(key, state.inner)
-            inner, told = jax.block_until_ready((inner, told))
-        if state is not None and warmed >= 0:
-            limit = problem.meter.limit
-            warmed += 1
-            if warmed >= settings.warmup_blocks or (limit is not None and problem.meter.charged >= limit / 4):
-                inner, warmed = program.settle(inner), -1
-        x = torch.from_numpy(np.array(program.positions(inner))).to(problem.device, problem.dtype).unsqueeze(0)
-        return Chains(x, inner, warmed), self.info_type(*(x.new_tensor([float(v)]) for v in np.asarray(told)))
+
+#: The class of diagnostics with these names.
+_info = cache(lambda names: namedtuple("Info", names))
 
 
 @cache
-def _program(owner: type[JaxChains], n: int, dim: int, settings: Any) -> Program:
-    return owner._build(n, dim, settings)
+def _program(owner: type[JaxChains], n: int, dim: int, settings: Any) -> tuple[Density, Program]:
+    jax = jax_library("jax", owner.library)
+    density = Density(dim, jax)
+    return density, owner._build(jax, density, n, dim, settings)

@@ -14,24 +14,11 @@ import torch
 from torch import Tensor
 
 from . import _nuts_trees
-from ._nuts_trees import _LOW, MAX_ENERGY_ERROR, Evaluate, Numbers, Randomness, Trees
+from ._chains import MAX_ENERGY_ERROR
+from ._nuts_trees import _LOW, Evaluate, Numbers, Randomness, Trees
 
 #: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
-_ARRAYS = [
-    "ends",
-    "draws",
-    "total",
-    "slots",
-    "table",
-    "y",
-    "scale",
-    "lengths",
-    "gained",
-    "gumbel",
-    "join",
-    "way",
-    "momenta",
-]
+_ARRAYS = [*Trees._fields, "y", "scale", "lengths", "gained", "gumbel", "join", "way", "momenta"]
 _NUMBERS = ["rows", "chains", "dim", "size", "max_depth", "turns"]
 
 _SOURCE = (
@@ -177,7 +164,7 @@ def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
 def grow(
     trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
 ) -> tuple[Trees, Tensor]:
-    """As ``_nuts_trees.grow``, which takes dense masses, and a GPU without NVRTC's road into PyTorch (from 2.8 on)."""
+    """The result of ``_nuts_trees.grow``, which is called for dense masses and for a GPU without NVRTC (PyTorch < 2.8)."""
     if scale.dim() == 3 or (scale.is_cuda and not hasattr(torch.cuda, "_compile_kernel")):
         return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape

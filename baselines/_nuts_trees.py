@@ -5,7 +5,7 @@ leaves come one by one. Momenta and their sums are those of the coordinates in w
 
 The points of a subtree of 2^j leaves are numbered as they come. Leaf i ends the subtrees of 2^l leaves for which 2^l
 divides i + 1, and each of these is checked for a U-turn. What a check needs of the leaves at which both halves of such a
-subtree begin is kept in slots: leaf i in slot 1 + (number of ones in i's binary form), which no later leaf takes as
+subtree begin is in slots: leaf i in slot 1 + (number of ones in i's binary form), which no later leaf takes as
 long as it is needed; slot 0 is the tree before the subtree, which the subtree's last leaf joins to it. So the two halves
 of every subtree that a leaf ends begin at neighbouring slots.
 
@@ -24,9 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
-#: Stands for minus infinity, which a state must not hold.
+from ._chains import MAX_ENERGY_ERROR
+
+#: In place of minus infinity, which a state must not contain.
 _LOW = -1e30
 
 #: Positions (M, D) -> log densities (M,) and scores (M, D).
@@ -34,7 +34,7 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Numbers(NamedTuple):
-    """What is known of each tree in addition to vectors, (M,) each."""
+    """Numbers of each tree, (M,) each."""
 
     direction: Tensor  # 1 or -1: of the subtree that grows
     step: Tensor  # leapfrog length
@@ -85,7 +85,7 @@ class Trees(NamedTuple):
 
     @property
     def score(self) -> Tensor:
-        """There, (R, N, D)."""
+        """Scores of the trees' draws, (R, N, D)."""
         return self.draws[:, :, 3]
 
     @property
@@ -126,7 +126,7 @@ class Randomness(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _leaf_tables(max_depth: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Of the numbers below 2^(max_depth - 1), the ones in binary form, and the ones at its end; int64."""
+    """Counts of ones in the binary forms of the numbers below 2^(max_depth - 1), and of ones at their ends; int64."""
     numbers = range(2 ** (max_depth - 1))
     with torch.inference_mode(False):
         ones = torch.tensor([i.bit_count() for i in numbers], device=device)
@@ -296,10 +296,10 @@ def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, eval
 
 
 def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:
-    """Whether subtrees turn, (P,) bool.
+    """Mask of the subtrees that turn, (P,) bool.
 
     Args:
-        window: (P, 6 D) what is held of the first leaves of both halves.
+        window: (P, 6 D) the slots of the first leaves of both halves.
         end: (P, D) momenta at the last leaves.
         total: (P, D) sums of all momenta up to them.
     """

@@ -1,4 +1,4 @@
-"""What deterministic particle methods share: the step rule, the bandwidth and Nesterov's acceleration.
+"""Common parts of deterministic particle methods: the step rule, the bandwidth and Nesterov's acceleration.
 
 Liu, Zhuo, Cheng, Zhang, Zhu & Carin (2019), arXiv:1807.01750, Algorithm 1. A velocity v is taken at y, and with
 x_k = y_{k-1} + eps v(y_{k-1})
@@ -113,7 +113,7 @@ def extrapolated(settings: FlowSettings, k: int, x: Tensor, y: Tensor, x_before:
 
 
 def bandwidth_of(settings: SmoothedSettings, x: Tensor, d: Tensor, h: Tensor) -> Tensor:
-    """H of this step, (R, 1, 1), from points, squared distances and the h of the step before ((R, 0) at the first)."""
+    """Bandwidth of this step, (R, 1, 1), from points, squared distances and the h of the step before ((R, 0) at the first)."""
     if settings.bandwidth == "median":
         return median_bandwidth(d)
     if settings.bandwidth == "he":
@@ -132,10 +132,10 @@ class SmoothedFlow(ParticleFlow[Q]):
 
     @abstractmethod
     def repulsion(self, settings: Q, x: Tensor, k: Tensor) -> Tensor:
-        """U h / 2 at every particle, (R, n, d), from points (R, n, d) and the kernel matrix (R, n, n)."""
+        """The velocity u times h / 2 at every particle, (R, n, d), from points (R, n, d) and the kernel matrix (R, n, n)."""
 
     def velocity(self, settings: Q, x: Tensor, score: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """S + u."""
+        """The score plus u."""
         d = self_distances(x)
         now = bandwidth_of(settings, x, d, h)
         u = self.repulsion(settings, x, exp_(d.div_(-now)))

@@ -1,4 +1,4 @@
-"""What the methods of the SIFG paper's experiments share in their presets.
+"""Common settings of the presets for the SIFG paper's experiments.
 
 Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5 and Appendix E, and the authors' code. Where a value is
 tuned, the preset holds the one that the code is committed with.

@@ -28,29 +28,14 @@ import torch
 from torch import Tensor
 
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
+
+from ._chains import Points, acceptance
 
 #: Of MALA where the dimension is large (Roberts & Rosenthal 1998, J. R. Stat. Soc. B 60:255-268).
 TARGET_ACCEPTANCE = 0.574
 #: Standard deviation of the draws that take part in a warm-up.
 DEFAULT_SD = 3.0
-
-
-class Points(NamedTuple):
-    """Points with what is known of the target there."""
-
-    x: Tensor  # (R, M, D)
-    log_density: Tensor  # (R, M)
-    score: Tensor  # (R, M, D)
-
-    def take(self, index: Tensor) -> Points:
-        """The points of an index, (R, M'): a gather."""
-        wide = index.unsqueeze(-1).expand(-1, -1, self.x.shape[-1])
-        return Points(self.x.gather(1, wide), self.log_density.gather(1, index), self.score.gather(1, wide))
-
-    def where(self, mask: Tensor, other: Points) -> Points:
-        """These points where a mask, (R, M) or (R, 1), is true, the others elsewhere."""
-        wide = mask.unsqueeze(-1)
-        return Points(*(torch.where(mask if a.dim() == 2 else wide, a, b) for a, b in zip(self, other, strict=True)))
 
 
 class Base(NamedTuple):
@@ -131,7 +116,7 @@ def moved(
     y = points.x + base.sd * step
     if drawn:
         y = torch.cat((base.mean + base.sd * noise[:, :drawn], y[:, drawn:]), 1)
-    there = Points(y, *problem.log_density_and_score(y))
+    there = Points.at(y, problem)
     backward = step + eta * _scaled_score(there, b, base)
     # log q(x | y) - log q(y | x) in units of s, with y - x = eta s(x) + sqrt(2 eta) xi
     log_ratio = _log_density(there, b, base) - _log_density(points, b, base)
@@ -139,7 +124,7 @@ def moved(
     if drawn:
         log_ratio = torch.cat((torch.zeros_like(log_ratio[:, :drawn]), log_ratio[:, drawn:]), 1)
     accept = uniform.log() < log_ratio
-    return there.where(accept, points), log_ratio.clamp(max=0).exp().nan_to_num(nan=0.0)
+    return where(accept, there, points), acceptance(log_ratio)
 
 
 def _scaled_score(points: Points, b: Tensor, base: Base) -> Tensor:

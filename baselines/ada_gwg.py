@@ -34,10 +34,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.refit import Flow, FunctionalFlowSettings
+from parvibench.nn.refit import Flow, FunctionalFlowSettings, Refitted
 
 from ._sifg_runs import on_networks
 from .l2_gf import L2_ICA, L2_NETWORK, L2_TOYS, functional_gradient
@@ -70,7 +70,7 @@ class Settings(FunctionalFlowSettings):
 
     @property
     def moves_within(self) -> bool:
-        """Whether p moves in every inner step."""
+        """True where p moves in every inner step."""
         return self.p_rule in ("mixture-code", "network-code")
 
 
@@ -93,14 +93,12 @@ _TOY_RATES = {
 }
 
 
-class AdaGWG(Algorithm[Settings, State]):
-    """Adaptive generalised Wasserstein gradient flow."""
+class AdaGWG(Refitted[Settings, State]):
+    """Generalised Wasserstein gradient flow with adaptive exponent."""
 
     name = "ada-gwg"
     version = 3
-    kind = "particles"
     citation = "Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516"
-    summary = "generalised Wasserstein gradient flow with adaptive exponent"
     example = Example(
         quick={"hidden": 6, "p_step_size": 0.1}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01}
     )
@@ -145,10 +143,6 @@ class AdaGWG(Algorithm[Settings, State]):
             p, p_momentum = move_exponent(settings, velocity, p, p_momentum)
         x, flow = settings.move(x, velocity, flow)
         return State(x, p, p_momentum, flow)
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
-        return settings.effective_step()
 
 
 def move_exponent(settings: Settings, f: Tensor, p: Tensor, momentum: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``;
 (3) The authors' mixture scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i +
 sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
 sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
-such a rate does nothing. (4) With w kept, f may fit the noise of the very points at which F' is taken, which
+such a rate does nothing. (4) With one w, f may fit the noise of the very points at which F' is taken, which
 biases sigma upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching
 loss itself, mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule=
 "dsm-inner-code"``. (6) The code has no bounds on sigma.
@@ -31,10 +31,10 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.refit import Flow, PerturbedFlowSettings
+from parvibench.nn.refit import Flow, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
@@ -77,7 +77,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What every step reports."""
+    """Per-step diagnostics."""
 
     sigma: Tensor  # (R,) noise level
 
@@ -87,14 +87,12 @@ _2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
 _KL = {"sigma_rule": code("kl-code")}
 
 
-class AdaSIFG(Algorithm[Settings, State]):
+class AdaSIFG(Refitted[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
     version = 3
-    kind = "particles"
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
-    summary = "semi-implicit functional gradient flow with adaptive noise"
     example = Example(
         quick={"hidden": 6, "sigma_step_size": 0.01},
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
@@ -144,10 +142,6 @@ class AdaSIFG(Algorithm[Settings, State]):
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
         return settings.fresh(state.x, state.sigma, n, streams)
 
-    def effective_step(self, settings: Settings) -> float | None:
-        """H; None with a rule that rescales the velocity."""
-        return settings.effective_step()
-
 
 def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:
     """Inner steps that move f and sigma at once, the points staying where the first sigma put them.
@@ -169,7 +163,7 @@ def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor
 
 
 def slope_of_sigma(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor, velocity: Tensor) -> Tensor:
-    """What the rule subtracts from sigma, over eta_s: (R, 1, 1)."""
+    """Slope of sigma by the rule, (R, 1, 1)."""
     if settings.sigma_rule == "dsm-code":
         return _code_gradient(settings, flow.network, z + sigma * w, w, sigma)
     slope = sigma_gradient(velocity, w)

@@ -34,8 +34,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-from ._isokinetic import MAX_ENERGY_ERROR, Integrator, Point, Spread, moved, start, unit, warmup_steps
+from ._chains import acceptance, divergent, warmup_steps
+from ._isokinetic import SCORES, Integrator, Point, Spread, moved, start, unit
 
 #: Ends of the parts of the warm-up, as shares.
 PARTS = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -104,7 +106,7 @@ class Info(NamedTuple):
 
 
 class AdjustedMCLMC(Algorithm[Settings, State]):
-    """Microcanonical Hamiltonian Monte Carlo with a Metropolis step."""
+    """Metropolis-adjusted microcanonical Monte Carlo with its tuning."""
 
     name = "adjusted-mclmc"
     kind = "chains"
@@ -112,7 +114,6 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     may_overflow = frozenset({"moving", "error"})
     needs = frozenset({"full-batch", "score"})
     citation = "Robnik, Cohn-Gordon & Seljak (2025), arXiv:2503.01707"
-    summary = "Metropolis-adjusted microcanonical Monte Carlo with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -125,8 +126,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
         one = point.x.new_ones(point.x.shape[0])
         eps = (settings.first_length or math.sqrt(problem.dim) / 5) * one
         spread = Spread.none(point.x)
-        scores = 1 if settings.integrator == "leapfrog" else 2
-        warmup = warmup_steps(problem, settings.warmup_steps, horizon, scores)
+        warmup = warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps)
         length = FIRST_STEPS * eps
         left = _steps(length / eps, streams.uniform("init", ()))
         return State(
@@ -139,16 +139,15 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
         eps, scale = state.eps.view(-1, 1, 1), state.scale.unsqueeze(1)
         there, more = moved(problem, state.moving, eps, scale, settings.integrator)
         error = state.error + more
-        probability = (-error).clamp(max=0).exp().nan_to_num(nan=0.0)
+        probability = acceptance(-error)
         ends = state.left <= 1
         accept = ends.unsqueeze(1) & (streams.uniform("algorithm", probability.shape[1:]) < probability)
-        acceptance = torch.where(ends, probability.mean(1), state.acceptance)
-        here = there.where(accept, Point(state.x, state.moving.direction, state.log_density, state.score))
-        diverged = ~(error < MAX_ENERGY_ERROR)
-        info = Info(acceptance, diverged.to(error.dtype).mean(1), state.eps, state.length)
+        mean = torch.where(ends, probability.mean(1), state.acceptance)
+        here = where(accept, there, Point(state.x, state.moving.direction, state.log_density, state.score))
+        info = Info(mean, divergent(-error).mean(1), state.eps, state.length)
 
         t = state.t + 1
-        state = state._replace(x=here.x, log_density=here.log_density, score=here.score, acceptance=acceptance, t=t)
+        state = state._replace(x=here.x, log_density=here.log_density, score=here.score, acceptance=mean, t=t)
         again = ends
         if t <= state.warmup:
             state = _tuned(settings, state, ends)
@@ -158,7 +157,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
         left = _steps(state.length / state.eps, streams.uniform("algorithm", (), index=1))
         return (
             state._replace(
-                moving=fresh.where(again.unsqueeze(1), there),
+                moving=where(again, fresh, there),
                 error=torch.where(again.unsqueeze(1), 0.0, error),
                 left=torch.where(again, left, state.left - 1),
             ),
@@ -189,9 +188,7 @@ def _tuned(settings: Settings, state: State, ends: Tensor) -> State:
             eps = state.averaging.average.exp()
             length = state.length * eps / state.eps if part == 0 else state.length
             state = state._replace(eps=eps, length=length, spread=Spread.none(state.x))
-        elif (parts[part] - parts[part - 1]) * state.x.shape[1] >= 2 * state.x.shape[
-            2
-        ]:  # else too few to tell a variance
+        elif (parts[part] - parts[part - 1]) * state.x.shape[1] >= 2 * state.x.shape[2]:  # else too few for a variance
             state = _with_scales(settings, state)
     return state
 
@@ -207,9 +204,8 @@ def _averaged(settings: Settings, state: State, ends: Tensor, proportional: bool
     weight = m**-KAPPA
     new = Averaging(old.centre, error, weight * log_eps + (1 - weight) * old.average, m)
     eps = torch.where(ends, log_eps.exp(), state.eps)
-    averaging = Averaging(*(torch.where(ends, a, b) for a, b in zip(new, old, strict=True)))
     length = state.length * eps / state.eps if proportional else state.length
-    return state._replace(eps=eps, length=length, averaging=averaging)
+    return state._replace(eps=eps, length=length, averaging=where(ends, new, old))
 
 
 def _with_scales(settings: Settings, state: State) -> State:

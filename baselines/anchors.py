@@ -13,7 +13,7 @@ from parvibench.core.task import Problem, Task
 
 
 class Exact(Anchor):
-    """What independent exact draws achieve: no method is better but by chance."""
+    """Independent exact draws: no method is better but by chance."""
 
     name = "exact"
     needs = frozenset({"exact"})
@@ -34,7 +34,7 @@ class Exact(Anchor):
 
 
 class Initial(Anchor):
-    """What doing nothing achieves."""
+    """The initial points as they are."""
 
     name = "initial"
     needs = frozenset[str]()

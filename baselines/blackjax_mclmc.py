@@ -30,12 +30,6 @@ class Settings(ChainSettings):
     energy_variance: float = Field(5e-4, gt=0, description="of the error a dimension and step; BlackJAX")
 
 
-class Told(NamedTuple):
-    """What the transitions of a step tell, means over them and the chains, (1,)."""
-
-    energy_variance: Any
-
-
 class Inner(NamedTuple):
     """Chains and what they have learnt."""
 
@@ -44,27 +38,25 @@ class Inner(NamedTuple):
 
 
 class BlackJaxMCLMC(JaxChains):
-    """MCLMC of BlackJAX."""
+    """Microcanonical Langevin Monte Carlo of BlackJAX, vectorised chains (external)."""
 
     name = "blackjax-mclmc"
     settings_type = Settings
     library = "blackjax"
-    info_type = Told
+    told = ("energy_variance",)
     citation = "Robnik et al. (2023), arXiv:2212.08549; Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "microcanonical Langevin Monte Carlo of BlackJAX, vectorised chains (external)"
     example = Example(settings={}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Any, streams: Streams, horizon: int) -> Chains:
-        """As of all chains; ``UnsupportedError`` in one dimension, where the method has no direction to turn to."""
+        """Chains at the initial points; ``UnsupportedError`` in one dimension, where the method has no direction to turn to."""
         if problem.dim < 2:
             raise UnsupportedError("blackjax-mclmc needs two dimensions or more")
         return super().init(problem, settings, streams, horizon)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        jax, blackjax = (jax_library(name, "blackjax") for name in ("jax", "blackjax"))
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        blackjax, numpy = jax_library("blackjax", "blackjax"), jax.numpy
         state_of = jax_library("blackjax.adaptation.mclmc_adaptation", "blackjax").MCLMCAdaptationState
-        density, numpy = Density(dim, jax), jax.numpy
         kernel = blackjax.mcmc.mclmc.build_kernel(desired_energy_var=settings.energy_variance)
 
         def start(key: Any, x: Any) -> Inner:
@@ -96,4 +88,4 @@ class BlackJaxMCLMC(JaxChains):
 
         start, tune, sample = map(jax.jit, (start, tune, sample))
         warm = lambda key, inner, number: tune(key, inner)  # noqa: E731
-        return Program(density, start, sample, lambda inner: inner.chains.position, warm)
+        return Program(start, sample, lambda inner: inner.chains.position, warm)

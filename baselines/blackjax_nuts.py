@@ -28,29 +28,26 @@ class Inner(NamedTuple):
 
 
 class BlackJaxNUTS(JaxChains):
-    """NUTS of BlackJAX."""
+    """The No-U-Turn sampler of BlackJAX, vectorised chains (external)."""
 
     name = "blackjax-nuts"
     settings_type = TreeSettings
     library = "blackjax"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Cabezas et al. (2024), arXiv:2402.10797"
-    summary = "the No-U-Turn sampler of BlackJAX, vectorised chains (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        jax = jax_library("jax", "blackjax")
-        blackjax = jax_library("blackjax", "blackjax")
-        adaptation = partial(jax_library, extra="blackjax")
-        schedule = np.array(
-            adaptation("blackjax.adaptation.staged_adaptation").build_schedule(
-                settings.block * max(1, settings.warmup_blocks)
-            ),
-            dtype=np.int32,
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        blackjax, numpy = jax_library("blackjax", "blackjax"), jax.numpy
+        stages, mass_matrix, step_size = (
+            jax_library(f"blackjax.adaptation.{m}", "blackjax")
+            for m in ("staged_adaptation", "mass_matrix", "step_size")
         )
-        masses = adaptation("blackjax.adaptation.mass_matrix").mass_matrix_adaptation(True)
-        paces = adaptation("blackjax.adaptation.step_size").dual_averaging_adaptation(settings.target_acceptance)
-        density, kernel, numpy = Density(dim, jax), blackjax.nuts.build_kernel(), jax.numpy
+        warmup = settings.block * max(1, settings.warmup_blocks)
+        schedule = np.array(stages.build_schedule(warmup), dtype=np.int32)
+        masses = mass_matrix.mass_matrix_adaptation(True)
+        paces = step_size.dual_averaging_adaptation(settings.target_acceptance)
+        kernel = blackjax.nuts.build_kernel()
 
         def move(key: Any, chains: Any, step: Any, scale: Any) -> Any:
             return jax.vmap(
@@ -58,7 +55,7 @@ class BlackJaxNUTS(JaxChains):
             )(jax.random.split(key, n), chains, step, scale)
 
         def learn(slow: Any, ends: Any, pace: Any, mass: Any, x: Any, acceptance: Any) -> Any:
-            """As Stan: the step length always, variances in slow windows, both restarted at a window's end."""
+            """Adaptation as Stan's: the step length always, variances in slow windows, both restarted at a window's end."""
             pace = paces[1](pace, acceptance)
             mass = jax.lax.cond(slow == 1, lambda: masses[1](mass, x), lambda: mass)
             return jax.lax.cond(ends == 1, lambda: (paces[0](paces[2](pace)), masses[2](mass)), lambda: (pace, mass))
@@ -74,7 +71,7 @@ class BlackJaxNUTS(JaxChains):
             return Inner(chains, pace, mass, numpy.ones(n), numpy.ones((n, dim)))
 
         def transitions(key: Any, inner: Inner, part: Any) -> Any:
-            """Both of warm-up and after it: compiling trajectories takes longer than most runs."""
+            """A block in warm-up or after it, by one program: compiling trajectories takes longer than most runs."""
 
             def one(inner: Inner, at: Any) -> Any:
                 key, (learning, slow, ends) = at
@@ -104,4 +101,4 @@ class BlackJaxNUTS(JaxChains):
         def settle(inner: Inner) -> Inner:
             return inner._replace(step=jax.vmap(paces[2])(inner.pace))
 
-        return Program(density, start, sample, lambda inner: inner.chains.position, warm, settle)
+        return Program(start, sample, lambda inner: inner.chains.position, warm, settle)

@@ -13,23 +13,19 @@ w_ij = k_ij / sum_l k_il,
     v(x_i) = s(x_i) + (2/h) [ x_i (1 + sum_j w_ji) - sum_j (w_ij + w_ji) x_j ]
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets
+from parvibench.core.algorithm import Example
 
 from ._particle_flows import SmoothedFlow, SmoothedSettings
 
 
 class Blob(SmoothedFlow[SmoothedSettings]):
-    """The blob method."""
+    """Wasserstein gradient flow of a divergence whose entropy is smoothed by a kernel."""
 
     name = "blob"
     citation = "Chen, Zhang, Wang, Li & Chen (2018), arXiv:1805.11659"
-    summary = "Wasserstein gradient flow of a divergence whose entropy is smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
-    presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: SmoothedSettings, x: Tensor, k: Tensor) -> Tensor:
         """X_i (1 + sum_j w_ji) - sum_j (w_ij + w_ji) x_j."""

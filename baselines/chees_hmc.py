@@ -11,8 +11,8 @@ probability, and t = h_n T, p' the momentum at the end:
 
     g = t (||x' - mean x'||^2 - ||x - mean x||^2) (x' - mean x')^T p';
 
-eps comes from dual averaging of the harmonic mean of the chains' acceptance probabilities towards 0.651. What is kept
-are weighted means of both logarithms.
+eps comes from dual averaging of the harmonic mean of the chains' acceptance probabilities towards 0.651. After warm-up
+both are weighted means of the logarithms so far.
 
 A step is a block of ``leapfrogs`` leapfrog steps of all chains, so that it costs every replicate the same; a trajectory
 that does not end within it goes on in the next. Its number of steps does not depend on where the chains are, so the
@@ -35,11 +35,11 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
 from ._adaptation import KAPPA, DualAveraging, reasonable_step
+from ._chains import Info, acceptance, divergent, warmup_steps
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
 #: T in leapfrog lengths for a first share of warm-up.
 FIRST_LEAPFROGS, FIRST_SHARE = 2, 1 / 8
 #: Length of Halton's sequence before it begins again.
@@ -93,15 +93,8 @@ class State(NamedTuple):
     warmup_steps: int
 
 
-class Info(NamedTuple):
-    """What the last complete trajectory tells, means over the chains."""
-
-    acceptance: Tensor  # (R,) probability of accepting its end
-    divergences: Tensor  # (R,) share with an energy error beyond MAX_ENERGY_ERROR, or not a number
-
-
 class ChEES(Algorithm[Settings, State]):
-    """ChEES-HMC."""
+    """Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself."""
 
     name = "chees-hmc"
     version = 3
@@ -111,15 +104,13 @@ class ChEES(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     host_bound = 4  # whether trajectories begin or end, and numbers of the adaptation when they do
     citation = "Hoffman, Radul & Sountsov (2021), AISTATS 2021"
-    summary = "Hamiltonian Monte Carlo, trajectory length learnt across chains, adapts itself"
     example = Example(quick={"leapfrogs": 1}, first_scores=1, settings={}, steps=120, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""
         x = problem.init()
         density, score = problem.log_density_and_score(x)
-        limit, n = problem.meter.limit, x.shape[1]
-        steps = horizon // 4 if limit is None else max(0, int((limit / 4 - n) / (n * settings.leapfrogs)))
+        steps = warmup_steps(problem, horizon, settings.leapfrogs, spent=x.shape[1])
         zero = x.new_zeros(len(x))
         dual = DualAveraging.start(reasonable_step(score, torch.ones_like(x[:, 0])))
         log = dual.log_step + x.new_tensor(float(FIRST_LEAPFROGS)).log()
@@ -176,49 +167,34 @@ def _momenta(streams: Streams, begun: Tensor, begins: Tensor, shape: tuple[int, 
 
 
 def _started(settings: Settings, state: State, begins: Tensor, momentum: Tensor) -> State:
-    """With new trajectories where they begin, (R,) bool."""
+    """The state with new trajectories where they begin, (R,) bool."""
     number = state.number + begins
     step, total = state.dual.log_step.exp(), state.length.log.exp()
     time = _halton(number.device, number.dtype)[(number.long() - 1).clamp(min=0) % PERIOD] * total
     # the first lengths are whole numbers of steps but for rounding
     left = (time / step - 1e-6).ceil().nan_to_num(1.0).clamp(1, settings.max_leapfrogs)
-    chain, vector = begins[:, None], begins[:, None, None]
     energy = 0.5 * momentum.square().sum(-1) - state.density
-    return state._replace(
-        y=torch.where(vector, state.x, state.y),
-        p=torch.where(vector, momentum, state.p),
-        s=torch.where(vector, state.score, state.s),
-        energy=torch.where(chain, energy, state.energy),
-        left=torch.where(begins, left, state.left),
-        number=number,
-        step=torch.where(begins, step, state.step),
-        time=torch.where(begins, time, state.time),
-    )
+    begun = state._replace(y=state.x, p=momentum, s=state.score, energy=energy, left=left, step=step, time=time)
+    return where(begins, begun, state)._replace(number=number)
 
 
 def _arrived(
     settings: Settings, state: State, ends: Tensor, density: Tensor, uniform: Tensor, share: float | None
 ) -> State:
-    """With the trajectories that end, (R,) bool, accepted or not, and learnt from at a ``share`` of warm-up."""
+    """The state after the ends of trajectories, (R,) bool, are accepted or not; adapts at a ``share`` of warm-up."""
     change = state.energy + density - 0.5 * state.p.square().sum(-1)
     change = change + 0 * state.x.sum(-1)  # a chain that is not finite stays so, and the harness sees it
-    probability = change.clamp(max=0).exp().nan_to_num(nan=0.0)
+    probability = acceptance(change)
     if share is not None:
         state = _learnt(settings, state, ends, probability, share < FIRST_SHARE)
     accept = (uniform < probability) & ends[:, None]
-    move = accept.unsqueeze(-1)
-    diverged = (~(change > -MAX_ENERGY_ERROR)).to(change).mean(1)
-    return state._replace(
-        x=torch.where(move, state.y, state.x),
-        density=torch.where(accept, density, state.density),
-        score=torch.where(move, state.s, state.score),
-        acceptance=torch.where(ends, probability.mean(1), state.acceptance),
-        diverged=torch.where(ends, diverged, state.diverged),
-    )
+    state = where(accept, state._replace(x=state.y, density=density, score=state.s), state)
+    told = state._replace(acceptance=probability.mean(1), diverged=divergent(change).mean(1))
+    return where(ends, told, state)
 
 
 def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor, first: bool) -> State:
-    """With eps and T adapted in the replicates whose trajectory ends, before it is accepted or not."""
+    """The state with eps and T adapted in the replicates whose trajectory ends, before it is accepted or not."""
     harmonic = 1 / (1 / probability.clamp(min=1e-10)).mean(1)
     dual = state.dual.update(harmonic, settings.target_acceptance, ends)
     gradient = chees_gradient(state.x, state.y, state.p, probability, state.time)
@@ -228,8 +204,7 @@ def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor,
     if first:
         log = low + torch.log(low.new_tensor(float(FIRST_LEAPFROGS)))
         length = length._replace(log=log, mean_log=log)
-    pairs = zip(length, state.length, strict=True)
-    return state._replace(dual=dual, length=Length(*(torch.where(ends, new, old) for new, old in pairs)))
+    return state._replace(dual=dual, length=where(ends, length, state.length))
 
 
 def chees_gradient(x: Tensor, y: Tensor, p: Tensor, probability: Tensor, time: Tensor) -> Tensor:

@@ -41,14 +41,13 @@ class Settings(SteppedSettings):
 
 
 class DeepEnsemble(Algorithm[Settings, AdamState]):
-    """Deep ensembles."""
+    """Independent Adam runs to the posterior's modes."""
 
     name = "deep-ensemble"
     version = 3
     kind = "particles"
     rescales = True
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
-    summary = "independent Adam runs to the posterior's modes"
     example = Example(samples=False)
     presets: ClassVar[Presets] = {  # 5 networks, 40 epochs of batches of 100 rows: nine tenths are for training
         f"bnn-{name}": {
@@ -59,7 +58,7 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     }  # fmt: skip
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
-        """At the task's initial points."""
+        """Particles at the task's initial points."""
         return AdamState.start(problem.init(self.n_particles))
 
     def step(self, problem: Problem, settings: Settings, state: AdamState, streams: Streams) -> AdamState:
@@ -67,5 +66,4 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
         grad = -problem.score(state.x)
         grad[..., max(0, problem.dim - settings.held) :] = 0
         betas = (settings.beta1, settings.beta2)
-        x, moments = adam(state.x, grad, state.moments, settings.step_size, betas)
-        return AdamState(x, moments)
+        return AdamState(*adam(state.x, grad, state.moments, settings.step_size, betas))

@@ -30,7 +30,7 @@ from parvibench.core.errors import BudgetExhausted, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import require_one_replicate, seed_of
+from ._chains import seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -41,7 +41,7 @@ class Settings(AlgorithmSettings):
 
 
 class State(NamedTuple):
-    """Where the run stands."""
+    """The run so far."""
 
     live: Tensor  # (1, N, D) live points
     log_live: Tensor  # (1, N) their log likelihoods
@@ -51,14 +51,14 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What the run tells, (1,)."""
+    """Diagnostics of the run, (1,)."""
 
     log_z: Tensor  # of the density, live points included
     log_z_se: Tensor  # dynesty's, of the dead points
 
 
 class Dynesty(Algorithm[Settings, State]):
-    """Static nested sampling of dynesty."""
+    """Nested sampling, no gradients (external)."""
 
     name = "dynesty"
     kind = "generator"
@@ -68,12 +68,10 @@ class Dynesty(Algorithm[Settings, State]):
     resumable = False
     library = "dynesty"
     citation = "Skilling (2006); Speagle (2020), arXiv:1904.02180"
-    summary = "nested sampling, no gradients (external)"
     example = Example(settings={}, steps=80, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """N live points from the base measure; ``LibraryMissingError`` where dynesty is not installed."""
-        require_one_replicate(problem, self.name)
         sd, dim = settings.base_sd, problem.dim
 
         def likelihoods(x: Any) -> Any:

@@ -21,7 +21,7 @@ from parvibench.core.errors import UnsupportedError, imported_library
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import require_one_replicate, seed_of
+from ._chains import seed_of
 
 
 class Settings(AlgorithmSettings):
@@ -44,7 +44,7 @@ class Info(NamedTuple):
 
 
 class Emcee(Algorithm[Settings, State]):
-    """The stretch move of emcee."""
+    """Affine-invariant ensemble of walkers, no gradients (external)."""
 
     name = "emcee"
     kind = "chains"
@@ -53,7 +53,6 @@ class Emcee(Algorithm[Settings, State]):
     host_bound = True
     library = "emcee"
     citation = "Goodman & Weare (2010); Foreman-Mackey et al. (2013), arXiv:1202.3665"
-    summary = "affine-invariant ensemble of walkers, no gradients (external)"
     example = Example(settings={}, steps=200, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -63,7 +62,6 @@ class Emcee(Algorithm[Settings, State]):
             UnsupportedError: fewer than 2 D walkers.
             LibraryMissingError: emcee is not installed.
         """
-        require_one_replicate(problem, self.name)
         imported_library("emcee")
         x = problem.init()
         if x.shape[1] < 2 * problem.dim:

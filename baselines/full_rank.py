@@ -8,7 +8,7 @@ E log p(x) + sum_d log L_dd + const by Adam:
 
 A Gaussian target is matched exactly. D^2 parameters, of which the upper triangle stays at zero.
 
-Departures: as in mean-field; the diagonal is kept positive by its logarithm.
+Departures: as in mean-field; the diagonal is positive as the exponential of its parameters.
 """
 
 import math
@@ -22,15 +22,14 @@ from parvibench.nn.variational import Variational, VariationalSettings, Variatio
 
 
 class FullRank(Variational[VariationalSettings]):
-    """Full-rank Gaussian variational inference."""
+    """Gaussian variational inference, full covariance."""
 
     name = "full-rank"
     version = 2
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
-    summary = "Gaussian variational inference, full covariance"
 
     def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
-        """At the first of the task's initial points, narrow and uncorrelated."""
+        """A narrow, uncorrelated normal at the first of the task's initial points."""
         m = problem.init()[:, 0]
         log_diagonal = torch.full_like(m, math.log(settings.init_scale)).diag_embed()
         return begin(torch.cat((m, log_diagonal.flatten(1)), 1), horizon)

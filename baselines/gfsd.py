@@ -13,23 +13,19 @@ much below their distances, as the paper shows of GFSD and Blob with the median.
 equals the target at the particles, so that these alone are too narrow: on N(0, 1) their variance is near 1 - h/2.
 """
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets
+from parvibench.core.algorithm import Example
 
 from ._particle_flows import SmoothedFlow, SmoothedSettings
 
 
 class GFSD(SmoothedFlow[SmoothedSettings]):
-    """Gradient flow with smoothed density."""
+    """Wasserstein gradient flow of the divergence, density smoothed by a kernel."""
 
     name = "gfsd"
-    summary = "Wasserstein gradient flow of the divergence, density smoothed by a kernel"
     example = Example(settings={"step_size": 0.1}, both_modes=False)
-    presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: SmoothedSettings, x: Tensor, k: Tensor) -> Tensor:
-        """X - m."""
+        """The difference x - m."""
         return x - (k @ x) / k.sum(-1, keepdim=True)

@@ -1,7 +1,7 @@
 """Gradient flow with smoothed functions (GFSF).
 
 Liu, Zhuo, Cheng, Zhang, Zhu & Carin (2019), arXiv:1807.01750, Section 3.3. The velocity of the Wasserstein gradient flow
-is s - grad log q; that of q is found by integration by parts with test functions from the kernel's space,
+is s - grad log q; that of q comes from integration by parts with test functions from the kernel's space,
 
     v = s + u,   (K + lambda I) u = r,   r_i = sum_j grad_{x_j} k(x_j, x_i) = (2/h) [ x_i sum_j k_ij - sum_j k_ij x_j ]
 
@@ -13,13 +13,11 @@ wide, the more so the closer they lie; a shorter step or a larger lambda cures i
 depends on where the origin is. Here all of r is solved for, which does not.
 """
 
-from typing import ClassVar
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets
+from parvibench.core.algorithm import Example
 
 from ._particle_flows import SmoothedFlow, SmoothedSettings
 
@@ -31,12 +29,10 @@ class Settings(SmoothedSettings):
 
 
 class GFSF(SmoothedFlow[Settings]):
-    """Gradient flow with smoothed functions."""
+    """Wasserstein gradient flow of the divergence, functions smoothed by a kernel."""
 
     name = "gfsf"
-    summary = "Wasserstein gradient flow of the divergence, functions smoothed by a kernel"
     example = Example(settings={"step_size": 0.1})
-    presets: ClassVar[Presets] = {}
 
     def repulsion(self, settings: Settings, x: Tensor, k: Tensor) -> Tensor:
         """(K + lambda I)^{-1} [ x sum k - K x ]."""

@@ -9,23 +9,21 @@ the end point is accepted with probability min(1, exp(H_start - H_end)), H = -lo
 
 The step is stated in the common convention eta = eps^2 / 2, in which L = 1 is MALA. ``jitter`` draws eps
 uniformly within eps (1 -+ jitter) for each chain and trajectory (Neal, Section 3.2), which breaks up
-periodic orbits. Score and log density at x are kept: a trajectory costs L evaluations. A trajectory that
+periodic orbits. Score and log density at x are in the state: a trajectory costs L evaluations. A trajectory that
 ends in NaN is rejected. Trap: codes differ by one drift for the same "L".
 """
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
+from ._chains import Info, Points, acceptance, divergent
 
 _MEG = {
     "step_size": paper(1.25e-7), "jitter": paper(0.0), "iterations": paper(100_000), "particles": paper(1),
@@ -43,30 +41,14 @@ class Settings(SteppedSettings):
     )
 
 
-class State(NamedTuple):
-    """Chains with what is known at their positions."""
-
-    x: Tensor  # (R, N, D)
-    log_density: Tensor  # (R, N)
-    score: Tensor  # (R, N, D)
-
-
-class Info(NamedTuple):
-    """What a trajectory tells of itself."""
-
-    acceptance: Tensor  # (R,) mean probability over the chains
-    divergences: Tensor  # (R,) share of the chains that left the level set: energy error beyond MAX_ENERGY_ERROR or NaN
-
-
-class HMC(Algorithm[Settings, State]):
-    """Hamiltonian Monte Carlo."""
+class HMC(Algorithm[Settings, Points]):
+    """Hamiltonian Monte Carlo, fixed number of leapfrog steps."""
 
     name = "hmc"
     kind = "chains"
     exact = True
     needs = frozenset({"full-batch", "score"})
     citation = "Neal (2011), arXiv:1206.1901"
-    summary = "Hamiltonian Monte Carlo, fixed number of leapfrog steps"
     example = Example(
         quick={"leapfrog_steps": 3, "jitter": 0.2}, scores=3, first_scores=1, steps=50,
         settings={"step_size": 0.1, "leapfrog_steps": 4},
@@ -77,41 +59,24 @@ class HMC(Algorithm[Settings, State]):
         "ica-meg-tempered": _MEG | {"leapfrog_steps": code(41)},
     }
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> Points:
         """Chains at the task's initial points."""
-        x = problem.init()
-        return State(x, *problem.log_density_and_score(x))
+        return Points.at(problem.init(), problem)
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: Points, streams: Streams) -> tuple[Points, Info]:
         """One trajectory of every chain."""
-        momentum = streams.normal("noise", state.x.shape[1:])
-        y, end_momentum, log_density, score = self._trajectory(problem, settings, state, momentum, streams)
-
-        energy_drop = log_density - state.log_density
-        energy_drop = energy_drop + 0.5 * (momentum.square().sum(-1) - end_momentum.square().sum(-1))
-        acceptance = energy_drop.clamp(max=0).exp_().nan_to_num_(nan=0.0)
-        accept = streams.uniform("algorithm", acceptance.shape[1:]) < acceptance
-        move = accept.unsqueeze(-1)
-        state = State(
-            torch.where(move, y, state.x),
-            torch.where(accept, log_density, state.log_density),
-            torch.where(move, score, state.score),
-        )
-        diverged = ~(energy_drop > -MAX_ENERGY_ERROR)  # NaN compares false
-        return state, Info(acceptance.mean(1), diverged.to(acceptance.dtype).mean(1))
-
-    @staticmethod
-    def _trajectory(
-        problem: Problem, settings: Settings, state: State, momentum: Tensor, streams: Streams
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """End point, its momentum, log density and score."""
-        uniform = streams.uniform("algorithm", (state.x.shape[1], 1), index=1)
+        x, momentum = state.x, streams.normal("noise", state.x.shape[1:])
+        uniform = streams.uniform("algorithm", (x.shape[1], 1), index=1)
         eps = math.sqrt(2 * settings.step_size) * (1 + settings.jitter * (2 * uniform - 1))
-        x = state.x
         p = momentum + (eps / 2) * state.score
         for _ in range(settings.leapfrog_steps - 1):
             x = x + eps * p
             p = p + eps * problem.score(x)
-        x = x + eps * p
-        log_density, score = problem.log_density_and_score(x)
-        return x, p + (eps / 2) * score, log_density, score
+        there = Points.at(x + eps * p, problem)
+        p = p + (eps / 2) * there.score
+
+        energy_drop = there.log_density - state.log_density
+        energy_drop = energy_drop + 0.5 * (momentum.square().sum(-1) - p.square().sum(-1))
+        probability = acceptance(energy_drop)
+        accept = streams.uniform("algorithm", probability.shape[1:]) < probability
+        return where(accept, there, state), Info(probability.mean(1), divergent(energy_drop).mean(1))

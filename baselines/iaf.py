@@ -46,12 +46,11 @@ class Settings(VariationalSettings):
 
 
 class IAF(Variational[Settings]):
-    """Inverse autoregressive flows."""
+    """Variational inference with inverse autoregressive flows."""
 
     name = "iaf"
     version = 2
     citation = "Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934"
-    summary = "variational inference with inverse autoregressive flows"
     example = Example(
         quick={"batch": 8, "hidden": 6}, settings={"step_size": 0.05, "hidden": 8, "flows": 1}, steps=150, points=200,
         both_modes=False,

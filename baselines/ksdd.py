@@ -60,7 +60,6 @@ class KSDD(Algorithm[Settings, AdamState]):
     rescales = True
     differentiates = True
     citation = "Korba, Aubin-Frankowski, Majewski & Ablin (2021), arXiv:2105.09994"
-    summary = "kernel Stein discrepancy descent"
     example = Example(scores=2, settings={"step_size": 0.05}, both_modes=False)
     # as MIED's authors and then KSIVI's ran it
     presets: ClassVar[Presets] = {

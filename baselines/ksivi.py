@@ -45,7 +45,7 @@ from parvibench.core.algorithm import Example, Presets, code, ours, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels import named
-from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
+from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings
 
 
 class Settings(SemiImplicitSettings):
@@ -117,7 +117,6 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
     needs = frozenset({"hvp", "score"})
     differentiates = True
     citation = "Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997"
-    summary = "kernel semi-implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6}, scores=4, steps=200, points=200, both_modes=False,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99},
@@ -137,20 +136,19 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
         """One step of Adam on the kernel Stein discrepancy of fresh samples."""
         if state.t < 0:
             return settings.pretrain(problem, state, streams)
-        z, xi = settings.noise(problem, streams, self.batches * settings.batch)
+        noise = settings.noise(problem, streams, self.batches * settings.batch)
         until = settings.regularisation_until
         w = settings.regularisation if until is None or state.t < until else 0.0
         temper = settings.temper(state)
-        grad = discrepancy_gradient(problem, settings, state.parameters, z, xi, temper, w, self.batches)
+        grad = discrepancy_gradient(problem, settings, state.parameters, noise, temper, w, self.batches)
         return settings.descend(state, grad, problem.dim)
 
 
 class KSIVIUStat(KSIVI):
-    """KSIVI with the U-statistic of one batch: half the scores of the vanilla estimator."""
+    """Kernel semi-implicit variational inference, U-statistic."""
 
     name = "ksivi-ustat"
     batches = 1
-    summary = "kernel semi-implicit variational inference, U-statistic"
     example = replace(KSIVI.example, scores=2)
     presets: ClassVar[Presets] = _SHARED | {
         # a comment in the code; with this start the vanilla estimator, too, moves away from the posterior
@@ -159,21 +157,14 @@ class KSIVIUStat(KSIVI):
 
 
 def discrepancy_gradient(
-    problem: Problem,
-    settings: Settings,
-    parameters: Tensor,
-    z: Tensor,
-    xi: Tensor,
-    temper: float,
-    regularisation: float = 0.0,
-    batches: int = 2,
+    problem: Problem, settings: Settings, parameters: Tensor, noise: Noise, temper: float, w: float, batches: int
 ) -> Tensor:
-    """Gradient of L - w mean log p in the parameters, (R, P + D), from z (R, n, latent_dim) and xi (R, n, D).
+    """Gradient of L - w mean log p in the parameters, (R, P + D), from the noise of n samples.
 
     n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
-    target's score, in w (``regularisation``) too.
+    target's score, in the term of w too.
     """
-    made = settings.draw(parameters, z, xi)
+    made = settings.draw(parameters, *noise)
     x = made.x
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
@@ -182,9 +173,9 @@ def discrepancy_gradient(
     estimate = _vanilla if batches == 2 else _u_statistic
     grad_f, grad_x = estimate(settings, x, s + made.noise)
     grad_x = grad_x + torch.autograd.grad(score, leaf, grad_outputs=grad_f)[0]
-    if regularisation:
+    if w:
         m = x.shape[1] // batches
-        grad_x[:, :m].sub_(s[:, :m], alpha=regularisation / m)
+        grad_x[:, :m].sub_(s[:, :m], alpha=w / m)
     return settings.pull_back(parameters, made, grad_x, grad_noise=grad_f)
 
 

@@ -20,30 +20,18 @@ Departures: the original holds out particles to stop the inner steps early; as i
 comparison there is no split and N' is fixed. The target's score is taken once per iteration.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.refit import Flow, FunctionalFlowSettings
+from parvibench.nn.refit import FunctionalFlowSettings, Particles, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
-
-
-class Settings(FunctionalFlowSettings):
-    """Settings of L2-GF."""
-
-
-class State(NamedTuple):
-    """Particles and the velocity network."""
-
-    x: Tensor  # (R, N, D)
-    flow: Flow  # f and both optimisers' memories
-
 
 _TOY = {**TOY, "probe": code("rademacher")}
 _BY_N = {"velocity_divisor": code(1000.0)}
@@ -62,22 +50,20 @@ L2_ICA = {**ICA, "probe": code("gaussian")}
 L2_NETWORK = {**NETWORK, "probe": code("rademacher")}
 
 
-class L2GF(Algorithm[Settings, State]):
-    """L2 functional gradient flow."""
+class L2GF(Refitted[FunctionalFlowSettings, Particles]):
+    """L2 functional gradient flow with a neural network."""
 
     name = "l2-gf"
     version = 3
-    kind = "particles"
     citation = "di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731"
-    summary = "L2 functional gradient flow with a neural network"
     example = Example(quick={"hidden": 6}, settings={"step_size": 0.1, "hidden": 16, "net_learning_rate": 0.01})
     presets: ClassVar[Presets] = {**L2_TOYS, "ica-meg-tempered": L2_ICA, **on_networks(L2_NETWORK)}
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: FunctionalFlowSettings, streams: Streams, horizon: int) -> Particles:
         """Particles at the task's initial points, f untrained."""
-        return State(*settings.started(problem, streams))
+        return settings.started(problem, streams)
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: FunctionalFlowSettings, state: Particles, streams: Streams) -> Particles:
         """Fit f, move along it. The warm-up of f belongs to the first step: it needs the score too."""
         x, flow = state
         net, score = settings.network(problem.dim), problem.score(x)
@@ -85,11 +71,7 @@ class L2GF(Algorithm[Settings, State]):
             _, grad = functional_gradient(net, flow.network, x, score, e)
             flow = settings.descend(flow, grad)
         velocity = net.forward(flow.network, x)[-1]
-        return State(*settings.move(x, velocity, flow))
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """H, over its divisor if there is one; None with a rule that rescales the velocity."""
-        return settings.effective_step()
+        return settings.move(x, velocity, flow)
 
 
 def functional_gradient(

@@ -43,7 +43,6 @@ class LAPD(Algorithm[Settings, ParticleState]):
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
-    summary = "Langevin algorithm with prior diffusion"
     presets: ClassVar[Presets] = {  # Section 4.2; the paper runs nothing
         f"lapd-mixture-{dim}": {"prior_precision": paper(1.0)} for dim in (2, 8, 32, 128, 512, 2048)
     }
@@ -54,7 +53,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
         return ParticleState.start(problem)
 
     def step(self, problem: Problem, settings: Settings, state: ParticleState, streams: Streams) -> ParticleState:
-        """Both stages for every chain."""
+        """A step of both stages for every chain."""
         return ParticleState(both_stages(problem, state.x, settings.step_size, settings, streams))
 
 

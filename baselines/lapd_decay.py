@@ -43,7 +43,7 @@ class State(NamedTuple):
 
 
 class LAPDDecay(Algorithm[Settings, State]):
-    """Langevin algorithm with prior diffusion and decaying steps."""
+    """Langevin algorithm with prior diffusion, decaying steps."""
 
     name = "lapd-decay"
     kind = "chains"
@@ -51,7 +51,6 @@ class LAPDDecay(Algorithm[Settings, State]):
     rescales = True
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2"
     presets = lapd.LAPD.presets
-    summary = "Langevin algorithm with prior diffusion, decaying steps"
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points."""
@@ -59,7 +58,7 @@ class LAPDDecay(Algorithm[Settings, State]):
         return State(problem.init(), 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
-        """Both stages for every chain, at the length of this step."""
+        """A step of both stages for every chain, at the length of this step."""
         eta = scheduled_step(settings, state.k)
         return State(lapd.both_stages(problem, state.x, eta, settings, streams), state.k + 1)
 

@@ -18,16 +18,17 @@ Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several mo
 not normal about the mode, as at a boundary or in a funnel's neck, the covariance says little of its mass.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Presets
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn import lbfgs
+from parvibench.nn.masks import where
 
 #: Least eigenvalue of a precision matrix, in units of its largest.
 FLOOR = 1e-6
@@ -56,7 +57,7 @@ class Info(NamedTuple):
 
 
 class Laplace(Algorithm[Settings, State]):
-    """Laplace approximation."""
+    """Normal approximation at a mode, which L-BFGS searches for."""
 
     name = "laplace"
     version = 3
@@ -65,9 +66,7 @@ class Laplace(Algorithm[Settings, State]):
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
     citation = "Tierney & Kadane (1986), JASA 81:82-86"
-    summary = "normal approximation at a mode found by L-BFGS"
     example = Example(quick={"starts": 8}, settings={}, steps=40, points=200, both_modes=False)
-    presets: ClassVar[Presets] = {}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Searches at the task's initial points."""
@@ -90,7 +89,7 @@ class Laplace(Algorithm[Settings, State]):
         d = (100 * torch.finfo(mode.dtype).eps) ** (1 / 3) * sd
         shift = torch.zeros_like(mode).unsqueeze(1).repeat(1, half, 1).scatter_(2, index.unsqueeze(2), d.unsqueeze(2))
         around = mode.unsqueeze(1) + torch.cat((shift, -shift), 1)
-        at = torch.where(settled.view(-1, 1, 1), around, paths.trial)
+        at = where(settled, around, paths.trial)
         log_p, score = problem.log_density_and_score(at)
 
         moved, _ = lbfgs.advance(paths, log_p, score, settings.longest)
@@ -99,7 +98,7 @@ class Laplace(Algorithm[Settings, State]):
         measured = precision.scatter(2, index.unsqueeze(1).expand_as(found), found)
         arrived = moved.done.all(1) & ~settled
         fresh = (1 / highest(moved)[1]).diag_embed()
-        precision = torch.where(settled.view(-1, 1, 1), measured, torch.where(arrived.view(-1, 1, 1), fresh, precision))
+        precision = where(settled, measured, where(arrived, fresh, precision))
         early = moved.stopped_early(settings.longest).gather(1, summit(moved).unsqueeze(1)).squeeze(1)
         return State(moved, precision, torch.where(settled, columns + half, columns)), Info(early.to(mode.dtype))
 
@@ -115,7 +114,7 @@ class Laplace(Algorithm[Settings, State]):
         return x.to(problem.dtype)
 
     def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
-        """Whether all searches have ended and the precision is measured."""
+        """True once all searches have ended and the precision is measured."""
         return bool(state.paths.done.all()) and bool((state.columns >= problem.dim).all())
 
 

@@ -9,20 +9,22 @@ and accepts when log U < log pi(y) - log pi(x) + log q(x | y) - log q(y | x). Wi
 
     log q(x | y) - log q(y | x) = 1/2 ||xi||^2 - 1/2 || xi + sqrt(eta / 2) (s(x) + s(y)) ||^2
 
-Score and log density at x are kept, so a step costs one evaluation. A proposal whose density or score is
+Score and log density at x are in the state, so a step costs one evaluation. A proposal whose density or score is
 zero or not a number is rejected, since NaN compares false.
 """
 
 import math
 from typing import ClassVar, NamedTuple
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
+
+from ._chains import Points, acceptance
 
 
 class Settings(SteppedSettings):
@@ -31,21 +33,13 @@ class Settings(SteppedSettings):
     step_size: float = Field(0.01, gt=0, description="eta of the proposal, in x^2; ours")
 
 
-class State(NamedTuple):
-    """Chains with what is known at their positions."""
-
-    x: Tensor  # (R, N, D)
-    log_density: Tensor  # (R, N)
-    score: Tensor  # (R, N, D)
-
-
 class Info(NamedTuple):
     """Per-step diagnostics."""
 
     acceptance: Tensor  # (R,) mean probability over the chains
 
 
-class MALA(Algorithm[Settings, State]):
+class MALA(Algorithm[Settings, Points]):
     """Metropolis-adjusted Langevin algorithm."""
 
     name = "mala"
@@ -53,7 +47,6 @@ class MALA(Algorithm[Settings, State]):
     exact = True
     needs = frozenset({"full-batch", "score"})
     citation = "Roberts & Tweedie (1996)"
-    summary = "Metropolis-adjusted Langevin algorithm"
     example = Example(first_scores=1, settings={"step_size": 0.3})
     presets: ClassVar[Presets] = {  # KSIVI's second reference, eps = 1e-4
         "blr-waveform": {
@@ -61,26 +54,19 @@ class MALA(Algorithm[Settings, State]):
         },
     }  # fmt: skip
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> Points:
         """Chains at the task's initial points."""
-        x = problem.init()
-        return State(x, *problem.log_density_and_score(x))
+        return Points.at(problem.init(), problem)
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: Points, streams: Streams) -> tuple[Points, Info]:
         """Propose, then accept or reject each chain by itself."""
         x, eta = state.x, settings.step_size
         noise = streams.normal("noise", x.shape[1:])
         y = x.add(state.score, alpha=eta).add_(noise, alpha=math.sqrt(2 * eta))
-        log_density, score = problem.log_density_and_score(y)
+        there = Points.at(y, problem)
 
-        backward = noise.add(state.score + score, alpha=math.sqrt(eta / 2))
-        log_ratio = log_density - state.log_density
+        backward = noise.add(state.score + there.score, alpha=math.sqrt(eta / 2))
+        log_ratio = there.log_density - state.log_density
         log_ratio = log_ratio + 0.5 * (noise.square().sum(-1) - backward.square().sum(-1))
         accept = streams.uniform("algorithm", x.shape[1:2]).log() < log_ratio
-        move = accept.unsqueeze(-1)
-        state = State(
-            torch.where(move, y, x),
-            torch.where(accept, log_density, state.log_density),
-            torch.where(move, score, state.score),
-        )
-        return state, Info(log_ratio.clamp(max=0).exp_().nan_to_num_(nan=0.0).mean(1))
+        return where(accept, there, state), Info(acceptance(log_ratio).mean(1))

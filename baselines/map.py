@@ -18,14 +18,13 @@ from .deep_ensemble import DeepEnsemble, Settings
 
 
 class MAP(DeepEnsemble):
-    """Maximum a posteriori."""
+    """One Adam run to a mode of the posterior."""
 
     name = "map"
     version = 2
     n_particles = 1
     citation = "Kingma & Ba (2015), arXiv:1412.6980"
     presets: ClassVar[Presets] = {}
-    summary = "one Adam run to a mode of the posterior"
 
     def output(self, problem: Problem, settings: Settings, state: AdamState, n: int, streams: Streams) -> Tensor:
         """The point, n times."""

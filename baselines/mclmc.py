@@ -1,8 +1,8 @@
 """Microcanonical Langevin Monte Carlo (MCLMC), unadjusted.
 
 Robnik, De Luca, Silverstein & Seljak (2023), Microcanonical Hamiltonian Monte Carlo, JMLR 24(311), arXiv:2212.08549;
-the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is kept,
-not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
+the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is
+constant, not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
 
     u <- (u + nu z) / |u + nu z|,   nu = sqrt((exp(2 eps / L) - 1) / D),   z ~ N(0, I):
 
@@ -36,8 +36,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-from ._isokinetic import MAX_ENERGY_ERROR, Integrator, Point, Spread, moved, start, unit, warmup_steps
+from ._chains import MAX_ENERGY_ERROR, warmup_steps
+from ._isokinetic import SCORES, Integrator, Point, Spread, moved, start, unit
 
 #: Ends of the parts of the warm-up, as shares: eps alone; variances as well; eps again; then the correlations.
 PARTS = (0.25, 0.5, 0.75)
@@ -71,7 +73,7 @@ class Settings(AlgorithmSettings):
 
 
 class Tuning(NamedTuple):
-    """What the warm-up has learnt."""
+    """Sums of the warm-up."""
 
     predicted: Tensor  # (R,) weighted sum of eps^-6 of the predictions
     weight: Tensor  # (R,) of the sum
@@ -107,13 +109,12 @@ class Info(NamedTuple):
 
 
 class MCLMC(Algorithm[Settings, State]):
-    """Microcanonical Langevin Monte Carlo."""
+    """Microcanonical Langevin Monte Carlo, unadjusted, with its tuning."""
 
     name = "mclmc"
     kind = "chains"
     needs = frozenset({"full-batch", "score"})
     citation = "Robnik, De Luca, Silverstein & Seljak (2023), arXiv:2212.08549"
-    summary = "microcanonical Langevin Monte Carlo, unadjusted, with its tuning"
     example: ClassVar[Example] = Example(quick={"warmup_steps": 4}, scores=2, first_scores=1, settings={}, steps=200)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -123,21 +124,12 @@ class MCLMC(Algorithm[Settings, State]):
             UnsupportedError: the target is one-dimensional.
         """
         d = problem.dim
-        noise = streams.normal("init", (problem.particles, d))
-        point = start(problem, self.name, noise)
-        one = point.x.new_ones(point.x.shape[0])
-        scores = 1 if settings.integrator == "leapfrog" else 2
-        spread = Spread.none(point.x)
+        point = start(problem, self.name, streams.normal("init", (problem.particles, d)))
+        one, spread = point.x.new_ones(len(point.x)), Spread.none(point.x)
+        eps, length = settings.first_length or math.sqrt(d) / 4, settings.first_decoherence or math.sqrt(d)
         tuning = Tuning(0 * one, 0 * one, _HUGE * one, spread, torch.zeros_like(point.x), one, 0.5 * one)
-        return State(
-            *point,
-            (settings.first_length or math.sqrt(d) / 4) * one,
-            (settings.first_decoherence or math.sqrt(d)) * one,
-            torch.ones_like(spread.total),
-            tuning,
-            0,
-            warmup_steps(problem, settings.warmup_steps, horizon, scores),
-        )
+        warmup = warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps)
+        return State(*point, eps * one, length * one, torch.ones_like(spread.total), tuning, 0, warmup)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One step of the integrator, then a little noise on the directions."""
@@ -145,7 +137,7 @@ class MCLMC(Algorithm[Settings, State]):
         eps = state.eps.view(-1, 1, 1)
         there, error = moved(problem, here, eps, state.scale.unsqueeze(1), settings.integrator)
         finite = error.isfinite() & there.x.isfinite().all(-1) & there.score.isfinite().all(-1)
-        there = there.where(finite, here._replace(direction=-here.direction))
+        there = where(finite, there, here._replace(direction=-here.direction))
 
         noise = streams.normal("noise", state.x.shape[1:])
         nu = ((torch.expm1(2 * state.eps / state.length)) / problem.dim).sqrt().view(-1, 1, 1)
@@ -168,9 +160,8 @@ def _tuned(settings: Settings, state: State, error: Tensor, finite: Tensor) -> S
         state = _with_length(settings, state, error, finite)
     if first < state.t <= second:
         state = state._replace(tuning=state.tuning._replace(spread=state.tuning.spread.add(state.x)))
-    if (
-        state.t == second and (second - first) * state.x.shape[1] >= 2 * state.x.shape[2]
-    ):  # else too few to tell a variance
+    enough = (second - first) * state.x.shape[1] >= 2 * state.x.shape[2]  # else too few for a variance
+    if state.t == second and enough:
         state = _with_scales(settings, state)
     if correlated:
         if state.t == third:

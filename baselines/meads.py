@@ -31,9 +31,9 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.errors import UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-#: Energy errors beyond this many nats are divergences, as in Stan.
-MAX_ENERGY_ERROR = 1000.0
+from ._chains import Info, acceptance, divergent
 
 
 class Settings(AlgorithmSettings):
@@ -54,29 +54,21 @@ class State(NamedTuple):
     u: Tensor  # (R, N) in [-1, 1): decides acceptance
 
 
-class Info(NamedTuple):
-    """Means over the moves of a step."""
-
-    acceptance: Tensor  # (R,) probability
-    divergences: Tensor  # (R,) share with an energy error beyond MAX_ENERGY_ERROR, or not a number
-
-
 class Tuning(NamedTuple):
-    """What a fold teaches, (R, K, ...)."""
+    """Parameters that a fold gives to the next, (R, K, ...)."""
 
     step: Tensor  # (R, K, D) eps sigma
     alpha: Tensor  # (R, K)
 
 
 class MEADS(Algorithm[Settings, State]):
-    """Generalised Hamiltonian Monte Carlo with the tuning of MEADS."""
+    """Generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself."""
 
     name = "meads"
     kind = "chains"
     exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Hoffman & Sountsov (2022), AISTATS 2022"
-    summary = "generalised Hamiltonian Monte Carlo tuned across folds of chains, adapts itself"
     example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -111,14 +103,12 @@ class MEADS(Algorithm[Settings, State]):
             folds = State(*(torch.cat((b[:, :k], a[:, k : k + 1], b[:, k:]), 1) for a, b in pairs))
             changes.append(change.flatten(1))
         change = torch.cat(changes, 1)
-        info = Info(
-            change.clamp(max=0).exp().nan_to_num(nan=0.0).mean(1), (~(change > -MAX_ENERGY_ERROR)).to(change).mean(1)
-        )
+        info = Info(acceptance(change).mean(1), divergent(change).mean(1))
         return State(*(_put(a, dealt, b.flatten(1, 2)) for a, b in zip(state, folds, strict=True))), info
 
 
 def tune(settings: Settings, folds: State, t: int) -> Tuning:
-    """What each fold of n chains, (R, K, n, D), teaches for update ``t``, counted from 1."""
+    """Parameters from each fold of n chains, (R, K, n, D), for update ``t``, counted from 1."""
     sigma = folds.x.std(2, correction=0)
     sigma = torch.where(sigma > 0, sigma, torch.ones_like(sigma))
     z = folds.x / sigma.unsqueeze(2)
@@ -147,14 +137,8 @@ def _moved(problem: Problem, state: State, tuning: Tuning, noise: Tensor) -> tup
     q = half + 0.5 * step * score
     change = log_density - state.log_density + 0.5 * (p.square().sum(-1) - q.square().sum(-1))
     accept = u.abs().log() < change
-    move = accept.unsqueeze(-1)
-    return State(
-        torch.where(move, y, state.x),
-        torch.where(accept, log_density, state.log_density),
-        torch.where(move, score, state.score),
-        torch.where(move, q, -p),
-        torch.where(accept, u * (-change).exp(), u),
-    ), change
+    there = State(y, log_density, score, q, u * (-change).exp())
+    return where(accept, there, state._replace(p=-p, u=u)), change
 
 
 def _without(values: Tensor, fold: int) -> Tensor:

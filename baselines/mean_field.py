@@ -23,15 +23,14 @@ from parvibench.nn.variational import Variational, VariationalSettings, Variatio
 
 
 class MeanField(Variational[VariationalSettings]):
-    """Mean-field Gaussian variational inference."""
+    """Gaussian variational inference, diagonal covariance."""
 
     name = "mean-field"
     version = 2
     citation = "Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788"
-    summary = "Gaussian variational inference, diagonal covariance"
 
     def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
-        """At the first of the task's initial points, narrow."""
+        """A narrow normal at the first of the task's initial points."""
         m = problem.init()[:, 0]
         return begin(torch.cat((m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
 

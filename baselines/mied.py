@@ -50,7 +50,6 @@ class MIED(Algorithm[Settings, AdamState]):
     needs = frozenset({"full-batch", "score"})
     rescales = True
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
-    summary = "mollified interaction energy descent"
     example = Example(settings={"step_size": 0.05}, steps=150)
     presets: ClassVar[Presets] = {  # as KSIVI's Table 3 ran it
         "student-t": {
@@ -67,8 +66,7 @@ class MIED(Algorithm[Settings, AdamState]):
         """One step of Adam on log E."""
         log_density, score = problem.log_density_and_score(state.x)
         _, grad = log_energy(settings, state.x, log_density, score)
-        x, moments = adam(state.x, grad, state.moments, settings.step_size)
-        return AdamState(x, moments)
+        return AdamState(*adam(state.x, grad, state.moments, settings.step_size))
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +90,7 @@ def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor
 
 
 def _fill_diagonal(d: Tensor, dim: int) -> None:
-    """Write what stands for D_ii at a particle: its nearest neighbour's distance, shrunk."""
+    """Replace D_ii at a particle by its nearest neighbour's distance, shrunk."""
     diagonal = d.diagonal(dim1=-2, dim2=-1)
     diagonal.fill_(torch.inf)
     diagonal.copy_(d.amin(-1) / (1.3 * dim) ** (2 / dim))

@@ -16,20 +16,18 @@ from ._jax_chains import JaxChains, Program, TreeSettings
 
 
 class NumPyroNUTS(JaxChains):
-    """NUTS of NumPyro."""
+    """The No-U-Turn sampler of NumPyro, vectorised chains (external)."""
 
     name = "numpyro-nuts"
     settings_type = TreeSettings
     library = "numpyro"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Phan et al. (2019), arXiv:1912.11554"
-    summary = "the No-U-Turn sampler of NumPyro, vectorised chains (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     @staticmethod
-    def _build(n: int, dim: int, settings: Any) -> Program:
-        infer = jax_library("numpyro.infer", "numpyro")
-        jax = jax_library("jax", "numpyro")
-        density, numpy, warmup = Density(dim, jax), jax.numpy, settings.block * settings.warmup_blocks
+    def _build(jax: Any, density: Density, n: int, dim: int, settings: Any) -> Program:
+        infer, numpy = jax_library("numpyro.infer", "numpyro"), jax.numpy
+        warmup = settings.block * settings.warmup_blocks
         kernel = infer.NUTS(
             potential_fn=lambda z: -density.log_density(z), target_accept_prob=settings.target_acceptance,
             max_tree_depth=settings.max_tree_depth,
@@ -62,4 +60,4 @@ class NumPyroNUTS(JaxChains):
 
         transitions = jax.jit(transitions)
         warm = lambda key, state, number: transitions(key, state)  # noqa: E731 - NumPyro knows its own iteration
-        return Program(density, start, transitions, lambda state: state.z, warm, settle)
+        return Program(start, transitions, lambda state: state.z, warm, settle)

@@ -32,9 +32,11 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
 from . import _nuts_compiled
 from ._adaptation import DualAveraging, Moments, catching_up, reasonable_step
+from ._chains import TreeInfo, warmup_steps
 from ._nuts_trees import Randomness, Trees, grow
 
 #: Shares of warm-up at which the windows of the mass matrix begin and end.
@@ -58,7 +60,7 @@ class Settings(AlgorithmSettings):
 
 
 class Warmup(NamedTuple):
-    """What is being learnt, and its outcome."""
+    """State of the adaptation, and its outcome."""
 
     dual: DualAveraging
     moments: Moments
@@ -76,16 +78,8 @@ class State(NamedTuple):
     warmup_steps: int
 
 
-class Info(NamedTuple):
-    """What the last complete transitions tell, means over the chains, (R,) each."""
-
-    acceptance: Tensor  # mean over the points of the trajectory
-    divergences: Tensor  # share with an energy error beyond 1000, or not a number
-    tree_depth: Tensor  # doublings begun
-
-
 class NUTS(Algorithm[Settings, State]):
-    """The No-U-Turn sampler."""
+    """The No-U-Turn sampler, many chains, adapts itself."""
 
     name = "nuts"
     version = 4
@@ -95,7 +89,6 @@ class NUTS(Algorithm[Settings, State]):
     needs = frozenset({"full-batch", "score"})
     host_bound = True
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434"
-    summary = "the No-U-Turn sampler, many chains, adapts itself"
     example = Example(
         quick={"leapfrogs": 2, "max_tree_depth": 3}, scores=2, first_scores=1, settings={}, steps=80, both_modes=False
     )
@@ -104,8 +97,7 @@ class NUTS(Algorithm[Settings, State]):
         """Chains at the task's initial points."""
         x = problem.init()
         density, score = problem.log_density_and_score(x)
-        limit, n = problem.meter.limit, x.shape[1]
-        steps = horizon // 4 if limit is None else max(0, int((limit / 4 - n) / (n * settings.leapfrogs)))
+        steps = warmup_steps(problem, horizon, settings.leapfrogs, spent=x.shape[1])
         scale, dense = x.new_ones(len(x), problem.dim), settings.mass == "dense"
         scale = torch.diag_embed(scale) if dense else scale
         dual = DualAveraging.start(reasonable_step(score, scale))
@@ -119,7 +111,7 @@ class NUTS(Algorithm[Settings, State]):
 
     def step(
         self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
-    ) -> tuple[State, Info]:
+    ) -> tuple[State, TreeInfo]:
         """A block of leapfrog steps."""
         spent, steps, warmup, shape = streams.step + 1, state.warmup_steps, state.warmup, state.x.shape
 
@@ -135,7 +127,7 @@ class NUTS(Algorithm[Settings, State]):
         x = trees.waiting if turns else trees.x
         x = x + 0 * state.x  # a chain that is not finite stays so, and the harness sees it
         numbers = trees.numbers
-        info = Info(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
+        info = TreeInfo(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
         return State(x, trees, warmup, steps), info
 
 
@@ -163,7 +155,7 @@ def _learn(
         if changed.any():
             trees = trees.moved_to(place)
             anew = DualAveraging.start(reasonable_step(trees.score, scale))
-            dual = DualAveraging(*(torch.where(changed, a, b) for a, b in zip(anew, dual, strict=True)))
+            dual = where(changed, anew, dual)
     if WINDOWS[0] * steps < spent:
         moments = moments.add(trees.x)
     if 0 in ended:

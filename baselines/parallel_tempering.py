@@ -41,7 +41,8 @@ from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
+from ._chains import Points, warmup_steps
+from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered
 
 #: Ends of the rounds, as shares of the warm-up.
 ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -49,7 +50,7 @@ ROUNDS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 LEAST_RATE = 1e-3
 #: nats between log Z up and down the ladder, and steps recorded: beyond and below, log Z and its error are in doubt.
 WIDEST_GAP, FEWEST_STEPS = 1.0, 50
-#: Stands for the logarithm of zero, which a state must not hold.
+#: In place of the logarithm of zero, which a state must not contain.
 _NOTHING = -1e30
 
 
@@ -80,9 +81,7 @@ class State(NamedTuple):
     log_eta: Tensor  # (R, T)
     rejections: Tensor  # (R, T - 1) sum of the pairs' rejection rates in this round
     tries: Tensor  # (R, T - 1) their number
-    stones: (
-        Tensor  # (R, 2 T - 2, N) log of the sum of exp((b' - b) l), then of exp((b - b') l), over the steps recorded
-    )
+    stones: Tensor  # (R, 2 T - 2, N) logs of the sums over the steps of exp((b' - b) l), then of exp((b - b') l)
     fresh: Tensor  # (R, T, N) 1 where a point has been at b = 0 since it, or what it descends from, was at b = 1
     trips: Tensor  # (R,) arrivals at b = 1 of points from b = 0 after the warm-up, per ladder
     t: int  # steps
@@ -104,7 +103,7 @@ class Info(NamedTuple):
 
 
 class ParallelTempering(Algorithm[Settings, State]):
-    """Non-reversible parallel tempering."""
+    """Non-reversible parallel tempering with MALA moves, adapted ladder."""
 
     name = "parallel-tempering"
     version = 2
@@ -112,7 +111,6 @@ class ParallelTempering(Algorithm[Settings, State]):
     exact = "adapted"
     needs = frozenset({"full-batch", "score"})
     citation = "Syed, Bouchard-Cote, Deligiannidis & Doucet (2022), arXiv:1905.02939"
-    summary = "non-reversible parallel tempering with MALA moves, adapted ladder"
     example: ClassVar[Example] = Example(
         quick={"temperatures": 3, "warmup_steps": 4}, scores=3, first_scores=3, settings={"temperatures": 4}, steps=200
     )
@@ -123,11 +121,8 @@ class ParallelTempering(Algorithm[Settings, State]):
         x, known = problem.init(), known_base(problem, settings.base_sd)
         noise = streams.normal("init", ((count - 1) * n, d))
         others = scattered(x.repeat(1, count - 1, 1), noise) if known is None else known.mean + known.sd * noise
-        points = Points(torch.cat((others, x), 1), *problem.log_density_and_score(torch.cat((others, x), 1)))
-        limit, warmup = problem.meter.limit, settings.warmup_steps
-        if warmup is None:
-            charged = problem.meter.charged
-            warmup = horizon // 4 if limit is None else max(0, int((limit / 4 - charged) / (count * n)))
+        points = Points.at(torch.cat((others, x), 1), problem)
+        warmup = warmup_steps(problem, horizon, count, given=settings.warmup_steps)
         fitting = warmup // 2 if known is None else 0
         b = x.new_ones(len(x), count) if fitting else _geometric(settings, x)
         # A Gaussian of precision b / s^2 or more: eta shrinks with the temperature.
@@ -135,21 +130,9 @@ class ParallelTempering(Algorithm[Settings, State]):
         none = x.new_zeros(len(x), count - 1)
         stones = x.new_full((len(x), 2 * (count - 1), n), _NOTHING)
         fresh = x.new_zeros(len(x), count, n)
+        base = known or fitted_base(points)
         return State(
-            x,
-            others,
-            *points[1:],
-            known or fitted_base(points),
-            b,
-            log_eta,
-            none,
-            none,
-            stones,
-            fresh,
-            none[:, 0],
-            0,
-            fitting,
-            warmup,
+            x, others, *points[1:], base, b, log_eta, none, none, stones, fresh, none[:, 0], 0, fitting, warmup
         )
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:

@@ -24,12 +24,12 @@ Traps: J pairs know J directions, and the diagonal guesses the others. With stan
 the draws are off by half in ten dimensions and by a factor of 70 in twenty; a ``pareto_k`` above 0.7 tells. Draws are
 repeated, more so where normals fit badly; a bound of K = 5 draws is noisy, and the highest is taken. The ratios are of
 each draw's own normal: where paths end in modes of one density, each gets weight by its mass, and a mode that several
-paths have found gets it several times.
+paths end in gets it several times.
 """
 
 import importlib
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -37,11 +37,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Presets
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn import lbfgs
-from parvibench.nn.lbfgs import where
+from parvibench.nn.masks import where
 from parvibench.nn.variational import log_normaliser
 
 #: Draws from which weights are smoothed: fewer have no tail to fit.
@@ -95,7 +95,7 @@ class Info(NamedTuple):
 
 
 class Pathfinder(Algorithm[Settings, State]):
-    """Pathfinder."""
+    """Normal approximations along quasi-Newton paths, resampled by importance."""
 
     name = "pathfinder"
     version = 3
@@ -104,7 +104,6 @@ class Pathfinder(Algorithm[Settings, State]):
     #: where a path ends depends on the last bits, and these on how many replicates are evaluated at once
     max_chunk = 1
     citation = "Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306)"
-    summary = "normal approximations along quasi-Newton paths, resampled by importance"
     example = Example(
         quick={"paths": 8, "elbo_draws": 2, "draws": 6},
         scores=3,
@@ -113,7 +112,6 @@ class Pathfinder(Algorithm[Settings, State]):
         points=200,
         skewed=True,
     )
-    presets: ClassVar[Presets] = {}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Paths at the task's initial points; a unit normal about each until there is a better one."""
@@ -137,7 +135,7 @@ class Pathfinder(Algorithm[Settings, State]):
         paths, accepted = lbfgs.advance(paths, log_p, score, settings.longest)
 
         now = normal_at(paths)
-        x, log_q = normal_draws(_each_where(done, best, now), u[:, :, 1:])
+        x, log_q = normal_draws(where(done, best, now), u[:, :, 1:])
         many = _with_ratio(x, problem.log_density(x.reshape(r, -1, dim)).view(r, p, k), log_q)
         now = now._replace(elbo=now.elbo + many[..., -1].mean(-1))
 
@@ -152,7 +150,7 @@ class Pathfinder(Algorithm[Settings, State]):
             *_log_normaliser(draws[..., -1], kept),
             (pareto_k(_there(draws[..., -1], kept), kept.sum(1)) > LARGEST_K).to(kept),
         )
-        return State(paths, _each_where(better, now, best), draws, kept), info
+        return State(paths, where(better, now, best), draws, kept), info
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """Resampled draws, or fresh ones of all paths' normals in turn, (R, n, D)."""
@@ -172,7 +170,7 @@ class Pathfinder(Algorithm[Settings, State]):
         return torch.stack(found).to(problem.dtype)
 
     def ended(self, problem: Problem, settings: Settings, state: State) -> bool:
-        """Whether all paths have ended and have all their draws."""
+        """True once all paths have ended and have all their draws."""
         return bool(state.paths.done.all()) and bool((state.kept >= settings.draws).all())
 
 
@@ -204,7 +202,7 @@ def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, d
 
     Args:
         log_ratios: (P, M).
-        kept: how many of each path's are there, (P,).
+        kept: number of draws of each path, (P,).
         place: uniforms, (n,).
         distinct: without replacement, every draw there is in the order of its exponential clock; uniforms, (P M,).
     """
@@ -240,7 +238,7 @@ def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
 
     Args:
         log_ratios: (..., M).
-        kept: how many of them are there, (...).
+        kept: number of draws, (...).
     """
     m, total = log_ratios.shape[-1], kept.unsqueeze(-1)
     there = torch.arange(m, device=kept.device) < total
@@ -279,7 +277,3 @@ def _with_ratio(x: Tensor, log_p: Tensor, log_q: Tensor) -> Tensor:
     ratio = log_p - log_q
     ratio = torch.where(ratio.isfinite(), ratio, torch.finfo(ratio.dtype).min / 1e6)
     return torch.cat((x, ratio.unsqueeze(-1)), -1)
-
-
-def _each_where(mask: Tensor, a: Normals, b: Normals) -> Normals:
-    return Normals(*(where(mask, u, v) for u, v in zip(a, b, strict=True)))

@@ -47,15 +47,12 @@ class State(NamedTuple):
 
 
 class PSGLD(Algorithm[Settings, State]):
-    """Preconditioned stochastic gradient Langevin dynamics."""
+    """Stochastic gradient Langevin dynamics, preconditioned by RMSprop; without the correction that makes it exact."""
 
     name = "psgld"
     kind = "chains"
     rescales = True
     citation = "Li, Chen, Carlson & Carin (2016), arXiv:1512.07666"
-    summary = (
-        "stochastic gradient Langevin dynamics, preconditioned by RMSprop; without the correction that makes it exact"
-    )
     example = Example(settings={"step_size": 0.03, "damping": 1.0}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -44,12 +44,11 @@ class Settings(VariationalSettings):
 
 
 class RealNVP(Variational[Settings]):
-    """Affine coupling flows."""
+    """Variational inference with affine coupling flows."""
 
     name = "realnvp"
     needs = frozenset({"score"})
     citation = "Dinh, Sohl-Dickstein & Bengio (2017), arXiv:1605.08803"
-    summary = "variational inference with affine coupling flows"
     example = Example(
         quick={"batch": 8, "hidden": 6, "flows": 3},
         settings={"step_size": 0.02, "hidden": 8, "flows": 2},

@@ -49,7 +49,6 @@ class SGHMC(Algorithm[Settings, State]):
     name = "sghmc"
     kind = "chains"
     citation = "Chen, Fox & Guestrin (2014), arXiv:1402.4102"
-    summary = "stochastic gradient Hamiltonian Monte Carlo"
     example = Example(settings={"step_size": 0.01, "friction": 0.1}, steps=150)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:

@@ -42,7 +42,6 @@ class SGLD(Algorithm[Settings, ParticleState]):
     name = "sgld"
     kind = "chains"
     citation = "Welling & Teh (2011)"
-    summary = "stochastic gradient Langevin dynamics"
     presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg-tempered
         # as baseline of the SIFG paper
         "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), "step_size": code(5e-4)},

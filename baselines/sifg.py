@@ -24,40 +24,26 @@ Departures from the code: the score of the target is taken once per iteration (t
 step); outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, code, paper
+from parvibench.core.algorithm import Example, Presets, code, paper
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.refit import Flow, PerturbedFlowSettings
+from parvibench.nn.refit import Particles, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
-
-
-class Settings(PerturbedFlowSettings):
-    """Settings of SIFG."""
-
-
-class State(NamedTuple):
-    """Carried particles and the score network."""
-
-    x: Tensor  # z, (R, N, D)
-    flow: Flow  # f and both optimisers' memories
-
 
 _TOY = {**TOY, "step_size": paper(0.01)}
 
 
-class SIFG(Algorithm[Settings, State]):
+class SIFG(Refitted[PerturbedFlowSettings, Particles]):
     """Semi-implicit functional gradient flow."""
 
     name = "sifg"
     version = 3
-    kind = "particles"
     citation = "Zhang, Cheng & Zhang (2024), arXiv:2410.17935"
-    summary = "semi-implicit functional gradient flow"
     example = Example(
         quick={"hidden": 6},
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
@@ -71,23 +57,21 @@ class SIFG(Algorithm[Settings, State]):
         **on_networks({**NETWORK, "noise": code("redrawn"), "sigma": code(0.01)}),  # sigma 0.1 was tried too
     }
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
+    def init(self, problem: Problem, settings: PerturbedFlowSettings, streams: Streams, horizon: int) -> Particles:
         """Particles at the task's initial points, f warmed up on them."""
         z, flow = settings.started(problem, streams)
-        return State(z, settings.warm_up(flow, z, settings.sigma, streams))
+        return Particles(z, settings.warm_up(flow, z, settings.sigma, streams))
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
+    def step(self, problem: Problem, settings: PerturbedFlowSettings, state: Particles, streams: Streams) -> Particles:
         """Perturb, fit f, move."""
         z, flow = state
         w, w_score = settings.draw(streams, z.shape[1:])
         flow = settings.fit(flow, settings.perturbed(z, settings.sigma, w, streams))
         velocity = settings.velocity(problem, flow, z, settings.sigma, w, w_score)
-        return State(*settings.move(z, velocity, flow))
+        return settings.move(z, velocity, flow)
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
+    def output(
+        self, problem: Problem, settings: PerturbedFlowSettings, state: Particles, n: int, streams: Streams
+    ) -> Tensor:
         """Fresh draws from mu^; particles are taken in turn when n is not their number."""
         return settings.fresh(state.x, settings.sigma, n, streams)
-
-    def effective_step(self, settings: Settings) -> float | None:
-        """H; None with a rule that rescales the velocity."""
-        return settings.effective_step()

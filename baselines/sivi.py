@@ -6,7 +6,7 @@ With K further mixing draws z_k the surrogate
 
     L_K = E [ log p(x) - log h ],   h = 1/(K+1) [ q(x | z_0) + sum_k q(x | z_k) ],   x from z_0
 
-lies below the evidence bound, grows with K and reaches it as K -> infinity. Adam ascends it in (network,
+is less than the evidence bound, grows with K and reaches it as K -> infinity. Adam ascends it in (network,
 log sigma^2). With responsibilities r_k = q(x | z_k) / sum_k' q(x | z_k'), k = 0..K,
 
     d log h / dx       = -sum_k r_k (x - mu_k) / sigma^2
@@ -21,7 +21,6 @@ network and leaves the expectation as it is; K is constant where the paper lets 
 distribution is not used. ``batch`` is n. The KSIVI paper gives no learning rate for networks: no preset.
 """
 
-import math
 from typing import ClassVar
 
 import torch
@@ -67,7 +66,6 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
     name = "sivi"
     version = 3
     citation = "Yin & Zhou (2018), arXiv:1805.11183"
-    summary = "semi-implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6, "mixing": 5}, steps=200, points=200,
         settings={"step_size": 0.01, "batch": 32, "hidden": 16, "beta2": 0.99, "mixing": 20},
@@ -103,8 +101,9 @@ def surrogate_gradient(
     n = xi.shape[1]
     made = settings.draw(parameters, z, xi)
     mu = made.values[-1][:, n:]
-    own, others, _ = responsibilities(made.x, xi, mu, made.sigma)
-    own, others = own / n, others / n
+    logits = squared_distances(made.x / made.sigma, mu / made.sigma)
+    r = torch.softmax(torch.cat((xi.square().sum(-1, keepdim=True), logits), 2).mul_(-0.5), 2)
+    own, others = r[..., :1] / n, r[..., 1:] / n
 
     # mean_i d log h_i, in the units of x / sigma from here on
     centre = mu.mean(1, keepdim=True)  # the second moments below cancel far from the origin
@@ -119,16 +118,3 @@ def surrogate_gradient(
     grad_x = pull / -made.sigma - (temper / n) * problem.score(made.x)
     grad_mu = torch.cat((own * made.noise, push / made.sigma), 1)
     return settings.pull_back(parameters, made, grad_x, grad_mu=grad_mu, grad_log_var=by_log_var)
-
-
-def responsibilities(x: Tensor, xi: Tensor, mu: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the mixing draws in the density at every sample: r_0 (R, n, 1), r_1..r_K (R, n, K), and log h (R, n).
-
-    From samples x (R, n, D), their own noise xi = (x - mu_0) / sigma (R, n, D), the centres mu of the K further mixing
-    draws (R, K, D) and sigma (R, 1, D). log h is without its constant -(D/2) log(2 pi).
-    """
-    logits = squared_distances(x / sigma, mu / sigma)
-    logits = torch.cat((xi.square().sum(-1, keepdim=True), logits), 2).mul_(-0.5)
-    log_h = logits.logsumexp(2) - sigma.log().sum(2)
-    r = torch.softmax(logits, 2)
-    return r[..., :1], r[..., 1:], log_h - math.log(logits.shape[2])

@@ -33,7 +33,7 @@ from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments, adam, step_decay
-from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
+from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings
 
 #: Iterations of an epoch of the code, after each of which psi falls.
 _EPOCH = 100
@@ -103,7 +103,6 @@ class SIVISM(SemiImplicit[Settings, State]):
     needs = frozenset({"hvp", "score"})
     differentiates = True
     citation = "Yu & Zhang (2023), arXiv:2308.10014"
-    summary = "semi-implicit variational inference by score matching"
     example = Example(
         quick={"batch": 8, "hidden": 6, "critic_hidden": 6}, scores=3, steps=200, points=200, both_modes=False,
         settings={
@@ -140,15 +139,15 @@ class SIVISM(SemiImplicit[Settings, State]):
         if sampler.t < 0:
             return _pretrain_critic(problem, settings, state, streams)
         temper, psi = settings.temper(sampler), settings.share(sampler.t)
-        z, xi = settings.noise(problem, streams, settings.batch)
-        grad = sampler_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
+        noise = settings.noise(problem, streams, settings.batch)
+        grad = sampler_gradient(problem, settings, sampler.parameters, critic, noise, temper, psi)
         rate = settings.critic_learning_rate * step_decay(sampler.t, settings.decay, settings.decay_every)
         sampler = settings.descend(sampler, grad, problem.dim)
 
         betas = settings.beta1, settings.critic_beta2
         for j in range(settings.critic_steps):
-            z, xi = settings.noise(problem, streams, settings.batch, j + 1)
-            grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, temper, psi)
+            noise = settings.noise(problem, streams, settings.batch, j + 1)
+            grad = critic_gradient(problem, settings, sampler.parameters, critic, noise, temper, psi)
             critic, moments = adam(critic, grad, moments, rate, betas)
         return State(sampler, critic, moments)
 
@@ -156,9 +155,8 @@ class SIVISM(SemiImplicit[Settings, State]):
 def _pretrain_critic(problem: Problem, settings: Settings, state: State, streams: Streams) -> State:
     """One step of Adam on f with the sampler as it is; after the last one Adam's memory is empty again."""
     sampler, critic, moments = state
-    z, xi = settings.noise(problem, streams, settings.batch, 1)
-    psi = settings.share(sampler.t)
-    grad = critic_gradient(problem, settings, sampler.parameters, critic, z, xi, 1.0, psi)
+    noise = settings.noise(problem, streams, settings.batch, 1)
+    grad = critic_gradient(problem, settings, sampler.parameters, critic, noise, 1.0, settings.share(sampler.t))
     betas = settings.beta1, settings.critic_beta2
     critic, moments = adam(critic, grad, moments, settings.critic_pretraining_rate, betas)
     if sampler.t == -1:
@@ -167,25 +165,18 @@ def _pretrain_critic(problem: Problem, settings: Settings, state: State, streams
 
 
 def sampler_gradient(
-    problem: Problem,
-    settings: Settings,
-    parameters: Tensor,
-    critic: Tensor,
-    z: Tensor,
-    xi: Tensor,
-    temper: float,
-    psi: float = 0.0,
+    problem: Problem, settings: Settings, parameters: Tensor, critic: Tensor, noise: Noise, temper: float, psi: float
 ) -> Tensor:
     """Gradient of the objective in the sampler's parameters, f fixed: (R, P + D).
 
-    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both. z is (R, M,
-    latent_dim), xi (R, M, D); ``critic`` is f's parameters, (R, Q); ``temper`` multiplies the target's score.
+    With g = f + psi s in place of f: dL/dF = 2 g / M, dL/dg = 2 (F - g) / M, and s takes part in both. ``critic`` is f's
+    parameters, (R, Q); ``temper`` multiplies the target's score.
     """
-    made = settings.draw(parameters, z, xi)
+    made = settings.draw(parameters, *noise)
     with torch.enable_grad():
         leaf = made.x.detach().requires_grad_()
         score = temper * problem.score(leaf)
-    net, s, scale = _critic(problem, settings), score.detach(), 2 / xi.shape[1]
+    net, s, scale = _critic(problem, settings), score.detach(), 2 / made.x.shape[1]
     values = net.forward(critic, made.x)
     g = values[-1] + psi * s if psi else values[-1]
     grad_f, grad_g = scale * g, scale * (s + made.noise - g)
@@ -196,20 +187,13 @@ def sampler_gradient(
 
 
 def critic_gradient(
-    problem: Problem,
-    settings: Settings,
-    parameters: Tensor,
-    critic: Tensor,
-    z: Tensor,
-    xi: Tensor,
-    temper: float,
-    psi: float = 0.0,
+    problem: Problem, settings: Settings, parameters: Tensor, critic: Tensor, noise: Noise, temper: float, psi: float
 ) -> Tensor:
     """Gradient of minus the objective in f's parameters, (R, Q): arguments as of ``sampler_gradient``."""
-    net, made = _critic(problem, settings), settings.draw(parameters, z, xi)
+    net, made = _critic(problem, settings), settings.draw(parameters, *noise)
     values = net.forward(critic, made.x)
     residual = values[-1] - (1 - psi) * temper * problem.score(made.x) - made.noise
-    return net.backward(critic, values, residual.mul_(2 / xi.shape[1]))
+    return net.backward(critic, values, residual.mul_(2 / made.x.shape[1]))
 
 
 def _critic(problem: Problem, settings: Settings) -> MLP:

@@ -13,7 +13,7 @@ that is taken: b' = b^(1 - 1/r), the geometric ladder to 1 in the r changes left
 spent. Small steps cost accuracy nothing, since weights are resampled only when they must be.
 
 One step here is one move: every particle costs one score. Temperatures are each replicate's own. At b = 1 log Z
-stands, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
+is final, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
 those of pi_b, resampled (``inverse_temperature`` of the Info says so), and log Z is that of pi_b.
 
 MALA's eta follows the particles' mean acceptance, per replicate: log eta grows by acceptance - 0.574 after every move,
@@ -41,8 +41,10 @@ from torch import Tensor
 from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 
-from ._tempering import TARGET_ACCEPTANCE, Base, Points, first_step, fitted_base, known_base, moved, scattered
+from ._chains import Points
+from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered
 
 #: Halvings of the interval of the next temperature.
 HALVINGS = 40
@@ -91,7 +93,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a move tells of itself, (R,) each."""
+    """Per-step diagnostics, (R,) each."""
 
     acceptance: Tensor  # mean probability over the particles
     inverse_temperature: Tensor
@@ -102,7 +104,7 @@ class Info(NamedTuple):
 
 
 class SMC(Algorithm[Settings, State]):
-    """Annealed sequential Monte Carlo."""
+    """Annealed sequential Monte Carlo, adaptive temperatures, MALA moves."""
 
     name = "smc"
     version = 2
@@ -111,7 +113,6 @@ class SMC(Algorithm[Settings, State]):
     may_overflow = frozenset({"log_density", "score", "log_w"})
     host_bound = 2  # whether there is a temperature left, and whether the step to it is short enough
     citation = "Del Moral, Doucet & Jasra (2006)"
-    summary = "annealed sequential Monte Carlo, adaptive temperatures, MALA moves"
     example: ClassVar[Example] = Example(quick={"ess_share": 0.5}, first_scores=1, settings={}, steps=150)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -120,7 +121,7 @@ class SMC(Algorithm[Settings, State]):
         noise, known = streams.normal("init", (n, d)), known_base(problem, settings.base_sd)
         x = scattered(problem.init(), noise) if known is None else known.mean + known.sd * noise
         moves = horizon if limit is None else limit / n - 1
-        points = Points(x, *problem.log_density_and_score(x))
+        points = Points.at(x, problem)
         zero = x.new_zeros(len(x))
         begin = int(settings.warmup * moves) if known is None else 0
         state = State(
@@ -151,14 +152,8 @@ class SMC(Algorithm[Settings, State]):
             state = state._replace(base=fitted_base(points))
         done = torch.where(state.b < 1, math.nan, state.log_z) if t >= 0 else torch.full_like(mean, math.nan)
         shares = torch.zeros_like(state.log_w).scatter_add_(1, state.ancestor.long(), state.log_w.exp()).square().sum(1)
-        return state, Info(
-            mean,
-            state.b,
-            done,
-            torch.maximum(state.variance, shares - 1 / n).sqrt(),
-            1 / shares,
-            (FEWEST * shares > 1).to(shares),
-        )
+        error, doubt = torch.maximum(state.variance, shares - 1 / n).sqrt(), (FEWEST * shares > 1).to(shares)
+        return state, Info(mean, state.b, done, error, 1 / shares, doubt)
 
     def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
         """The particles, resampled to equal weights, (R, n, D); at b = 1 their weights are equal."""
@@ -183,20 +178,15 @@ def _annealed(settings: Settings, state: State, uniform: Tensor) -> State:
     spread = (n * (2 * log_w).logsumexp(1).exp() - 1).clamp_min(0) / n
     due = ((b == 1) | ((2 * log_w).logsumexp(1) > math.log(2 / n))).unsqueeze(1)
     index = systematic(log_w, uniform, n)
-    resampled = points.take(index).where(due, points)
-    ancestor = torch.where(due & (state.b < 1).unsqueeze(1), state.ancestor.gather(1, index), state.ancestor)
-    log_w = torch.where(due, -math.log(n), log_w)
-
-    going = state.b < 1
-    points = resampled.where(going.unsqueeze(1), points)
-    return state._replace(
-        **points._asdict(),
-        ancestor=ancestor,
-        log_w=torch.where(going.unsqueeze(1), log_w, state.log_w),
-        b=torch.where(going, b, state.b),
-        log_z=torch.where(going, state.log_z + total, state.log_z),
-        variance=torch.where(going & due.squeeze(1), state.variance + spread, state.variance),
+    annealed = state._replace(
+        **where(due, points.take(index), points)._asdict(),
+        ancestor=torch.where(due, state.ancestor.gather(1, index), state.ancestor),
+        log_w=torch.where(due, -math.log(n), log_w),
+        b=b,
+        log_z=state.log_z + total,
+        variance=torch.where(due.squeeze(1), state.variance + spread, state.variance),
     )
+    return where(state.b < 1, annealed, state)
 
 
 def weights(ratio: Tensor, change: Tensor) -> Tensor:

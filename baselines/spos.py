@@ -15,11 +15,11 @@ median's.
 """
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveFloat
 
-from parvibench.core.algorithm import Algorithm, Example, ParticleState, Presets, SteppedSettings
+from parvibench.core.algorithm import Algorithm, Example, ParticleState, SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
@@ -37,15 +37,13 @@ class Settings(SteppedSettings):
 
 
 class SPOS(Algorithm[Settings, ParticleState]):
-    """Stochastic particle-optimisation sampling."""
+    """SVGD with a Langevin diffusion."""
 
     name = "spos"
     kind = "particles"
     needs = frozenset({"score"})
     citation = "Zhang, Zhang, Carin & Chen (2020), arXiv:1809.01293"
-    summary = "SVGD with a Langevin diffusion"
     example = Example(settings={"step_size": 0.1})
-    presets: ClassVar[Presets] = {}
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:
         """Particles at the task's initial points."""

@@ -43,7 +43,6 @@ class SRSGHMC(Algorithm[Settings, State]):
     kind = "chains"
     n_particles = 1
     citation = "Ye, Ren & Liu (2020), arXiv:2002.09070, Section 5"
-    summary = "self-repulsive stochastic gradient Hamiltonian Monte Carlo"
     example = Example(
         quick={"memory": 2, "spacing": 1}, settings={"step_size": 0.01, "friction": 0.1, "alpha": 1.0}, steps=1500
     )

@@ -29,11 +29,10 @@ class Settings(sr_sghmc.Settings):
 
 
 class SRULD(sr_sghmc.SRSGHMC):
-    """Self-repulsive underdamped Langevin dynamics: SR-SGHMC with the integrator of ULD."""
+    """Self-repulsive underdamped Langevin dynamics."""
 
     name = "sr-uld"
     settings_type = Settings
-    summary = "self-repulsive underdamped Langevin dynamics"
     example = Example(
         quick={"memory": 2, "spacing": 1}, settings={"step_size": 0.05, "friction": 0.5, "alpha": 1.0}, steps=1500
     )

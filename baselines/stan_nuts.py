@@ -24,8 +24,8 @@ from parvibench.core.errors import BudgetExhausted, UnsupportedError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from ._external import require_one_replicate, seed_of
-from ._jax_chains import Info, TreeSettings
+from ._chains import TreeInfo, seed_of
+from ._jax_chains import TreeSettings
 
 #: Evaluations of a transition that the length of the warm-up is made for, and the least number of transitions there.
 _FORESEEN, _FEWEST = 16, 20
@@ -48,7 +48,7 @@ class State(NamedTuple):
 
 
 class StanNUTS(Algorithm[Settings, State]):
-    """NUTS of Stan."""
+    """The No-U-Turn sampler of Stan, on Stan programs (external)."""
 
     name = "stan-nuts"
     kind = "chains"
@@ -59,7 +59,6 @@ class StanNUTS(Algorithm[Settings, State]):
     counted_afterwards = True
     library = "stanli"
     citation = "Hoffman & Gelman (2014), arXiv:1111.4246; Carpenter et al. (2017), Journal of Statistical Software 76"
-    summary = "the No-U-Turn sampler of Stan, on Stan programs (external)"
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
@@ -68,7 +67,6 @@ class StanNUTS(Algorithm[Settings, State]):
         Raises:
             UnsupportedError: the task is no Stan program, or Stan's sampler does not run on it.
         """
-        require_one_replicate(problem, self.name)
         if problem.native is None:
             raise UnsupportedError(f"{self.name} runs Stan programs only: name a task model.stan:data.json")
         x, limit = problem.init(), problem.meter.limit
@@ -79,7 +77,7 @@ class StanNUTS(Algorithm[Settings, State]):
         ones = torch.ones_like(places)
         return State(x, places, ones[..., 0], ones, warmup if warmup >= _FEWEST else 0)
 
-    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
+    def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, TreeInfo]:
         """A block of transitions of every chain, the first after the warm-up.
 
         Raises:
@@ -102,4 +100,4 @@ class StanNUTS(Algorithm[Settings, State]):
         meter.charge(scores=used)
         at, steps, metrics, told, _ = (torch.from_numpy(np.array(values))[None] for values in zip(*blocks, strict=True))
         state = State(at.to(state.x), at, steps, metrics, 0)
-        return state, Info(*told.to(state.x).mean(1).unbind(1))
+        return state, TreeInfo(*told.to(state.x).mean(1).unbind(1))

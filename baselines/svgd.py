@@ -70,14 +70,13 @@ class SVGD(ParticleFlow[Settings]):
     name = "svgd"
     version = 2
     citation = "Liu & Wang (2016), arXiv:1608.04471"
-    summary = "Stein variational gradient descent"
     example = Example(settings={"step_size": 0.5})
     presets: ClassVar[Presets] = {
         # as baseline of the SIFG paper; on gmm5-2d its script starts from another run's last samples
         "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), **_PLAIN, "step_size": code(0.1)},
         # the text says median heuristic, the code fixes h; 0.01, 0.03 and 0.1 were tried
         "ica-meg-tempered": {**POINTS, **_PLAIN, "step_size": code(0.03), "bandwidth": code(0.2)},
-        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 stands next to it
+        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 as a comment
         "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
     }
 

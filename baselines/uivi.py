@@ -30,6 +30,7 @@ from torch import Tensor
 from parvibench.core.algorithm import Example, Presets, code, ours
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
+from parvibench.nn.masks import where
 from parvibench.nn.mlp import MLP
 from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings, split
 
@@ -67,7 +68,6 @@ class UIVI(SemiImplicit[Settings, State]):
     name = "uivi"
     version = 3
     citation = "Titsias & Ruiz (2019), arXiv:1808.02078"
-    summary = "unbiased implicit variational inference"
     example = Example(
         quick={"batch": 8, "hidden": 6, "warmup": 2, "kept": 2, "leapfrog_steps": 2}, steps=150, points=200,
         brief_steps=3,
@@ -130,13 +130,7 @@ def mixture_score(
     for j in range(transitions):
         end, acceptance = _leapfrog(at, held, momenta[:, j], step, settings.leapfrog_steps)
         accept = uniforms[:, j] < acceptance
-        move = accept.unsqueeze(-1)
-        held = Conditional(
-            torch.where(move, end.z, held.z),
-            torch.where(accept, end.energy, held.energy),
-            torch.where(move, end.slope, held.slope),
-            torch.where(move, end.score, held.score),
-        )
+        held = where(accept, end, held)
         if j < settings.warmup:
             excess = acceptance.mean(1).view(-1, 1, 1) - settings.acceptance
             step = step * (settings.adaptation * excess).exp()

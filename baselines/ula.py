@@ -19,12 +19,11 @@ _MANY = {"particles": paper(1000), "samples": paper(1000)}
 
 
 class ULA(SGLD):
-    """Unadjusted Langevin algorithm: SGLD on the exact score."""
+    """Unadjusted Langevin algorithm on exact scores."""
 
     name = "ula"
     needs = frozenset({"full-batch", "score"})
     citation = "Roberts & Tweedie (1996)"
-    summary = "unadjusted Langevin algorithm on exact scores"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
         "blr-waveform": {"step_size": paper(5e-5), "iterations": paper(400_000), **_MANY},
         **{

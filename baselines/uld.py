@@ -13,7 +13,7 @@ eta = u h^2), with e = 1 - exp(-g):
 (X, V) are jointly Gaussian, one pair per coordinate: independent draws for X and V would be a trap. v starts
 from its law under the diffusion, N(0, eta I). For large g a step is a Langevin step of eta / g.
 
-The paper's gamma = 2 and u = 1 / L are g = 2 h and eta = h^2 / L. With s held for a whole step the
+The paper's gamma = 2 and u = 1 / L are g = 2 h and eta = h^2 / L. With s constant for a whole step the
 stationary law is biased, and the step is stable only while eta c < about 2 g for the curvatures c at hand.
 With mini-batch scores this is the paper's stochastic variant.
 """
@@ -37,12 +37,11 @@ class Settings(sghmc.Settings):
 
 
 class ULD(sghmc.SGHMC):
-    """Underdamped Langevin dynamics: chains and velocities as in SGHMC, another integrator."""
+    """Underdamped Langevin dynamics, exact integrator."""
 
     name = "uld"
     settings_type = Settings
     citation = "Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663"
-    summary = "underdamped Langevin dynamics, exact integrator"
     example = Example(settings={"step_size": 0.05, "friction": 0.5}, steps=150)
 
     @staticmethod

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from .api.run import run
     from .api.stores import merge, verify
     from .api.tune import tune
-    from .authoring.functions import sampler
+    from .authoring.functions import OneReplicate, sampler
     from .authoring.jax_kernels import jax_sampler
-    from .authoring.unbatched import OneReplicate, UnbatchedSampler
     from .core.algorithm import Algorithm, AlgorithmSettings, SteppedSettings
     from .core.budget import Budget
     from .core.errors import ParVIBenchError
@@ -45,9 +44,8 @@ _NAMES = {
     "api.run": "run",
     "api.stores": "merge verify",
     "api.tune": "tune",
-    "authoring.functions": "sampler",
+    "authoring.functions": "OneReplicate sampler",
     "authoring.jax_kernels": "jax_sampler",
-    "authoring.unbatched": "OneReplicate UnbatchedSampler",
     "core.algorithm": "Algorithm AlgorithmSettings SteppedSettings",
     "core.budget": "Budget",
     "core.errors": "ParVIBenchError",
@@ -66,7 +64,7 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()
 
 __all__ = [  # noqa: RUF022 - in the order of use
     "run", "load", "report", "compare", "tune", "evaluate", "check", "calibrate", "merge", "verify", "Results", "Algorithm", "AlgorithmSettings", "SteppedSettings", "Task", "Target",
-    "sampler", "UnbatchedSampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
+    "sampler", "OneReplicate", "Problem", "Facts", "Modes", "Streams", "Budget", "ParVIBenchError", "load_task", "load_algorithm",
     "task", "from_pyro", "from_jax", "from_numpyro", "from_pymc", "from_stan", "jax_sampler",
 ]  # fmt: skip
 

@@ -161,7 +161,7 @@ def test_a_sampler(checkout: Path) -> None:
     follow(checkout, copied)
     file = checkout / "baselines" / "newcomer.py"
     text = file.read_text("utf-8")
-    file.write_text(text.replace('"template"', '"newcomer"').replace("class Template(", "class Newcomer("), "utf-8")
+    file.write_text(text.replace('"psgld"', '"newcomer"').replace("class PSGLD(", "class Newcomer("), "utf-8")
     for words in rest:
         follow(checkout, words)
     follow(checkout, ["python", "-m", "pytest", "tests/core/test_indexing.py", "-k", "fresh"])

@@ -52,7 +52,7 @@ def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
         except Exception as error:  # of a driver, a kernel, a library: the others go on
             yield _check(algorithm, f"{type(error).__name__}: {error}".split("\n")[0][:300], False)
             continue
-        step = "other draws" if row.difference is None else f"step differs by {row.difference:.1e}"
+        step = f"step differs by {row.difference:.1e}"
         text = f"{step}, law p = {row.p_value:.2g}, {1e3 * row.seconds:.2f} ms a step"
         yield _check(algorithm, text, row.ok(len(names)))
 

@@ -1,1 +1,1 @@
-"""User-defined samplers: functions and classes for one replicate, and templates."""
+"""User-defined samplers: functions for one replicate, kernels in JAX, and templates."""

@@ -1,9 +1,12 @@
-"""A generator function as a sampler: ``pb.sampler``."""
+"""A generator function of one replicate as a sampler: ``pb.sampler``."""
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, get_args, get_type_hints, overload
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import create_model
 from torch import Tensor
 
@@ -12,14 +15,59 @@ from parvibench.core.errors import BudgetExhausted, InputError, ShapeError
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 
-from .unbatched import OneReplicate, as_points
-
+#: Points, scores and densities: a call returns the kind of array that it gets.
+Array = TypeVar("Array", Tensor, NDArray[np.floating])
 #: ``fn(problem, x0, generator, *, setting=default)``: yields states (n, d), one per step, until it is stopped.
 Sampling = Callable[..., Iterator[Any]]
 
 
+class OneReplicate:
+    """A problem of one replicate on states (n, d), torch or NumPy.
+
+    Every call is one of the problem's own and charged as such: n rows. ``BudgetExhausted`` comes through.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.dim, self.particles = problem.dim, problem.particles  #: d and the protocol's n
+
+    def init(self, n: int | None = None) -> Tensor:
+        """The task's initial points, (n, d)."""
+        return self._problem.init(n)[0]
+
+    def log_density(self, x: Array) -> Array:
+        """Unnormalised log density, (n, d) -> (n,)."""
+        return _like(x, self._problem.log_density(self._batch(x))[0])
+
+    def score(self, x: Array) -> Array:
+        """Gradient of the log density, on the protocol's mini-batch where it has one, (n, d) -> (n, d)."""
+        return _like(x, self._problem.score(self._batch(x))[0])
+
+    def log_density_and_score(self, x: Array) -> tuple[Array, Array]:
+        """Log density and score on all data at the price of one score, ((n,), (n, d))."""
+        density, score = self._problem.log_density_and_score(self._batch(x))
+        return _like(x, density[0]), _like(x, score[0])
+
+    def _batch(self, x: Any) -> Tensor:
+        return as_points(self._problem, x).unsqueeze(0)
+
+
+def as_points(problem: Problem, x: Any) -> Tensor:
+    """States (n, d) of one replicate as the problem's kind of tensor; ``ShapeError`` for anything else."""
+    found = torch.as_tensor(x, dtype=problem.dtype, device=problem.device)
+    if found.dim() != 2 or found.shape[1] != problem.dim:
+        raise ShapeError(f"expected states of shape (n, {problem.dim}), got {tuple(found.shape)}")
+    return found
+
+
+def _like(given: Any, found: Tensor) -> Any:
+    if isinstance(given, Tensor):
+        return found
+    return found.detach().cpu().numpy().astype(np.asarray(given).dtype, copy=False)
+
+
 class Running(NamedTuple):
-    """Where a function's sampler stands; the rest of its state is its own."""
+    """Last state of a function and the generator that yields the next."""
 
     x: Tensor  # (1, n, d)
     states: Iterator[Any]
@@ -47,7 +95,7 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         """The next state that the function yields.
 
         Raises:
-            BudgetExhausted: the function has ended; its last state stands.
+            BudgetExhausted: the function has ended; its last state is the result.
             InputError: it ended within its first steps.
             ShapeError: the state has another shape than the initial points.
         """
@@ -69,12 +117,6 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
 _LEAST_STATES = 3
 
 
-@overload
-def sampler(function: Sampling, /) -> Algorithm: ...
-@overload
-def sampler(
-    *, name: str = ..., kind: Kind = ..., full_batch: bool = ..., summary: str = ...
-) -> Callable[[Sampling], Algorithm]: ...
 def sampler(
     function: Sampling | None = None,
     /,
@@ -95,30 +137,37 @@ def sampler(
         full_batch: True where mini-batch scores would be wrong, as in accept-reject steps.
         summary: one line; default the first of the docstring.
 
-    The budget ends the function by ``BudgetExhausted`` out of a call of the problem; its last state stands. Replicates
+    The budget ends the function by ``BudgetExhausted`` out of a call of the problem; its last state is the result. Replicates
     run one at a time; an interrupted run starts its unfinished chunks again, since generators cannot be saved.
 
     Raises:
         InputError: not a function of that form.
     """
     if function is None:
-        return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)  # type: ignore[call-overload]
+        return lambda f: sampler(f, name=name, kind=kind, full_batch=full_batch, summary=summary)
     if not callable(function) or isinstance(function, type):
         raise InputError(f"pb.sampler takes a function of (problem, x0, generator), got {function!r}")
-    if kind not in get_args(Kind)[:2]:
-        raise InputError(f"pb.sampler makes chains or particles, not {kind!r}")
     called = name or getattr(function, "__name__", "sampler").strip("_").replace("_", "-")
-    members = {
-        "name": called,
-        "kind": kind,
-        "needs": frozenset({"score", "full-batch"} if full_batch else {"score"}),
-        "settings_type": settings_of_function(function, called, ("problem", "x0", "generator")),
-        "summary": summary or (inspect.getdoc(function) or "").split("\n")[0],
-        "function": staticmethod(function),
-        "__module__": getattr(function, "__module__", __name__),
-        "__doc__": inspect.getdoc(function),
-    }
-    return type(f"Sampler_{getattr(function, '__name__', 'function')}", (FunctionSampler,), members)()
+    settings = settings_of_function(function, called, ("problem", "x0", "generator"))
+    needs = frozenset({"score", "full-batch"} if full_batch else {"score"})
+    members = {"kind": kind, "settings_type": settings, "needs": needs, "function": staticmethod(function)}
+    return made(FunctionSampler, function, called, summary, members)
+
+
+def made(
+    base: type[Algorithm], function: Callable[..., Any], name: str, summary: str, members: dict[str, Any]
+) -> Algorithm:
+    """An object of a class that derives from ``base`` and has these members, documented as a user's function is.
+
+    Raises:
+        InputError: its kind is neither ``chains`` nor ``particles``.
+    """
+    if members["kind"] not in get_args(Kind)[:2]:
+        raise InputError(f"{name}: a sampler of this form makes chains or particles, not {members['kind']!r}")
+    doc = inspect.getdoc(function)
+    described = {"name": name, "summary": summary or (doc or "").split("\n")[0]}
+    place = {"__module__": getattr(function, "__module__", __name__), "__doc__": doc}
+    return type(f"Sampler_{name.replace('-', '_')}", (base,), members | described | place)()
 
 
 def settings_of_function(function: Callable[..., Any], name: str, first: Sequence[str]) -> type[AlgorithmSettings]:

@@ -11,7 +11,7 @@ import inspect
 from collections import namedtuple
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.counting import counted, recognised
 from parvibench.jax_programs.loading import double_jax
 
-from .functions import settings_of_function
+from .functions import made, settings_of_function
 
 #: Fields of a kernel's info that are reported, and their names here.
 _TOLD = {"acceptance_rate": "acceptance", "is_divergent": "divergences", "num_trajectory_expansions": "tree_depth"}
@@ -59,7 +59,7 @@ class Program(NamedTuple):
     """A kernel compiled for chains of one shape."""
 
     start: Callable[..., Any]  # seed, x (N, D), data -> states, scores, values
-    #: seed, first step, states, data -> states, (positions, scores, values, told) with an axis of steps
+    #: seed, first step, states, data -> states, (positions, scores, values, diagnostics) with an axis of steps
     run: Callable[..., Any]
     density: Density | None  # where it is a callback
 
@@ -127,7 +127,7 @@ class KernelSampler(Algorithm[AlgorithmSettings, Running]):
 
 
 def _costs(scores: Any, values: Any, steps: int) -> list[tuple[float, float, int]]:
-    """What each step is charged, of the scores and the log densities besides that its chains evaluated."""
+    """Charges of each step, from the scores and further log densities that its chains evaluated."""
     scores, values = (np.asarray(v).reshape(steps, -1) for v in (scores, values))
     both = scores + values
     in_turn = np.maximum(both.max(1) - 1, 0)  # most evaluations of a chain are made one after the other
@@ -248,20 +248,9 @@ def jax_sampler(
         )
     if not callable(init) or isinstance(init, type) or not (step is None or callable(step)):
         raise InputError(f"pb.jax_sampler takes init and step, or a function that makes them; got {init!r:.80}")
-    if kind not in get_args(Kind)[:2]:
-        raise InputError(f"pb.jax_sampler makes chains or particles, not {kind!r}")
     called = name or getattr(init if step is None else step, "__name__", "kernel").strip("_<>").replace("_", "-")
     make = init if step is None else lambda log_density, dim: (init, step)
-    members = {
-        "name": called,
-        "kind": kind,
-        "exact": exact,
-        "settings_type": settings_of_function(make, called, ("log_density", "dim")),
-        "summary": summary or (inspect.getdoc(init) or "").split("\n")[0],
-        "make": staticmethod(make),
-        "position": staticmethod(position),
-        "block": block,
-        "__module__": getattr(init, "__module__", __name__),
-        "__doc__": inspect.getdoc(init),
-    }
-    return type(f"Kernel_{called.replace('-', '_')}", (KernelSampler,), members)()
+    settings = settings_of_function(make, called, ("log_density", "dim"))
+    members: dict[str, Any] = {"kind": kind, "exact": exact, "settings_type": settings, "block": block}
+    members |= {"make": staticmethod(make), "position": staticmethod(position)}
+    return made(KernelSampler, init, called, summary, members)

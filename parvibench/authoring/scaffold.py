@@ -32,8 +32,10 @@ class State(NamedTuple):
 
 
 class CLASS(pb.Algorithm[Settings, State]):
+    """One line: the summary in tables."""
+
     name, kind = "NAME", "chains"  # kind: particles, chains or generator
-    summary, citation = "one line", "Author (year), arXiv:0000.00000"
+    citation = "Author (year), arXiv:0000.00000"
 
     def init(self, problem: pb.Problem, settings: Settings, streams: pb.Streams, horizon: int) -> State:
         return State(problem.init())
@@ -110,7 +112,7 @@ def test_a_sampler_runs_on_it(tmp_path: Path) -> None:
 
 
 class Scaffold(NamedTuple):
-    """What was written, and what to type next."""
+    """Files written, and the next commands."""
 
     files: tuple[Path, Path]
     run: str

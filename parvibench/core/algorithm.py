@@ -105,7 +105,7 @@ class Method(ABC):
     #: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step
     rescales: ClassVar[bool] = False
     citation: ClassVar[str] = ""  #: author (year), arXiv id
-    summary: ClassVar[str] = ""  #: one line
+    summary: ClassVar[str] = ""  #: one line; of an algorithm by default the first of its docstring
     example: ClassVar[Example] = Example()  #: how tests and checks run it
     #: True where another program's run is charged once it is over, and may exceed the budget before it is stopped
     counted_afterwards: ClassVar[bool] = False
@@ -235,6 +235,8 @@ class Algorithm(Method, Generic[S, T]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if "summary" not in vars(cls) and cls.__doc__:
+            cls.summary = inspect.cleandoc(cls.__doc__).split("\n")[0].removesuffix(".")
         if "settings_type" not in vars(cls):
             bases = [a for base in vars(cls).get("__orig_bases__", ()) for a in get_args(base)[:1]]
             for given in bases:

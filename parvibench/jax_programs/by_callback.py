@@ -4,7 +4,7 @@ One callback evaluates the problem for all chains of a vectorised program; its s
 trajectories of different lengths are computed in lockstep, those that have ended over and over again with the same
 points: within a block, a point that was scored before is not scored, and not charged, again. JAX cannot be stopped by
 an exception: once the budget is spent the density is NaN, which ends every trajectory, and the block is dropped; the
-last complete one stands.
+last complete one is the result.
 
 Overhead (``tests/studies/callback_overhead.py``, N(0, I) in the plane, one busy thread of an AMD EPYC): a call takes 0.2 ms
 with one point, 0.8 with 100, 1.4 with 1000, of which our density takes 0.1; the same density written in JAX takes 0.002.
@@ -41,7 +41,7 @@ class Density:
 
     @contextmanager
     def of(self, problem: Problem) -> Iterator[None]:
-        """Within the block, this problem's; ``BudgetExhausted`` at its end where the budget was spent."""
+        """Within the block the density is this problem's; ``BudgetExhausted`` at its end where the budget was spent."""
         self._problem, self.spent = problem, False
         self._known.clear()
         try:

@@ -136,7 +136,7 @@ class _Run:
         return [*last, *stacked], counts
 
     def _arrays(self, results: Any, counts: Counts) -> Any:
-        """What control flow carries: counts are arrays."""
+        """Results and counts as control flow carries them, in arrays."""
         return list(results), tuple(self._jax.numpy.asarray(c, self._jax.numpy.int32) for c in counts)
 
 
@@ -145,7 +145,7 @@ def _sum(first: Counts, second: Counts) -> Counts:
 
 
 def _counts(equation: Any) -> bool:
-    """Whether an equation is, or holds, an evaluation."""
+    """True where an equation is, or contains, an evaluation."""
     inner = equation.params
     return inner.get("name") in (_SCORED, _VALUED) or any(_within(value) for value in inner.values())
 

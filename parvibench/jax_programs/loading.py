@@ -18,7 +18,7 @@ def jax_library(module: str, extra: str = "jax") -> Any:
 
 
 def double_jax(module: str = "jax") -> Any:
-    """As ``jax_library``, with JAX in double precision from now on in this process.
+    """A module as by ``jax_library``, with JAX in double precision from now on in this process.
 
     JAX 0.10 takes NumPy arrays that it has met to be of the precision that they had then, so that new programs on them fail:
     what it has compiled before the change is forgotten, and for the same reason the change is final.
@@ -37,7 +37,7 @@ def double() -> Any:
 
 @contextmanager
 def single() -> Iterator[None]:
-    """Within the block JAX computes in single precision, callbacks on threads of their own included."""
+    """Context in which JAX computes in single precision, callbacks on threads of their own included."""
     config = jax_library("jax").config
     before = config.jax_enable_x64
     config.update("jax_enable_x64", False)

@@ -130,7 +130,7 @@ def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
 
 
 def lower_median(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The lower of the two middle values of each row (R, m) and where it stands, (R,) each, as ``torch.median``."""
+    """The lower of the two middle values of each row (R, m) and its index, (R,) each, as ``torch.median``."""
     if _is_long(values):
         middle = torch.stack([_middle_two(row)[0] for row in values.detach()])
         return middle, (values == middle[:, None]).to(torch.uint8).argmax(1)

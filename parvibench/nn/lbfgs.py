@@ -22,6 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .masks import where
+
 #: Wolfe conditions: share of the predicted rise, share of the slope that is left.
 RISE, SLOPE = 1e-4, 0.9
 #: Trials of one search.
@@ -139,7 +141,7 @@ def advance(paths: Paths, log_density: Tensor, score: Tensor, longest: int) -> t
         torch.where(fresh, zeros, low), torch.where(fresh, zeros, high), torch.where(fresh, zeros, paths.trials + 1),
         accepted, stage, alpha, s, z,
     )  # fmt: skip
-    return Paths(*(where(done, old, new) for old, new in zip(paths, moved_on, strict=True))), accept
+    return where(done, paths, moved_on), accept
 
 
 class InverseHessian(NamedTuple):
@@ -150,7 +152,7 @@ class InverseHessian(NamedTuple):
     g: Tensor  # (R, P, 2 J, 2 J)
 
     def times(self, v: Tensor) -> Tensor:
-        """H v, (R, P, D)."""
+        """The product H v, (R, P, D)."""
         inner = self.g @ (self.b.mT @ v.unsqueeze(-1))
         return self.alpha * v + (self.b @ inner).squeeze(-1)
 
@@ -191,8 +193,3 @@ def _scalar(z: Tensor) -> Tensor:
     """s.z / z.z of the newest pair, or 1, as a diagonal (R, P, D)."""
     square = z[..., -1, :].square().sum(-1, keepdim=True)
     return torch.where(square > 0, 1 / square, 1.0).expand(*square.shape[:2], z.shape[-1])
-
-
-def where(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """``torch.where`` by path, (R, P), whatever the dimensions behind."""
-    return torch.where(mask.view(*mask.shape, *(1,) * (a.dim() - 2)), a, b)

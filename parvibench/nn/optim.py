@@ -32,7 +32,7 @@ class AdamState(NamedTuple):
 
     @classmethod
     def start(cls, x: Tensor) -> AdamState:
-        """At x, nothing remembered."""
+        """The points x before the first step."""
         return cls(x, Moments.start(x))
 
 
@@ -56,7 +56,7 @@ def adam(
             t.clone(memory_format=torch.contiguous_format) for t in (parameters, first, second)
         )
     if parameters.device.type == "cpu":  # one pass over the memory instead of seven
-        torch_adam.adam(  # which takes the memory as it lies, whatever the strides
+        torch_adam.adam(  # which ignores strides
             [parameters], [grad.contiguous()], [first], [second], [], [torch.tensor(float(steps - 1))],
             fused=True, foreach=False, amsgrad=False, maximize=False, weight_decay=0.0,
             lr=learning_rate, beta1=betas[0], beta2=betas[1], eps=epsilon,

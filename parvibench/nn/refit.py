@@ -1,13 +1,13 @@
 """Flows of particles along a small network, refitted by a few optimiser steps within every iteration."""
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import SteppedSettings
+from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.kernels.gram import mixture_score
@@ -17,13 +17,20 @@ from .optim import Moments, adam, rms_normalised, sgd_nesterov, step_decay
 
 
 class Flow(NamedTuple):
-    """What a refitted flow carries in addition to its particles."""
+    """Network of a refitted flow and the memories of both optimisers."""
 
     network: Tensor  # parameters of f, (R, P)
     moments: Moments  # of f's optimiser
     moved: Tensor  # running average of the velocity, (R, N, D); (R, 0) but with the adam rule
     moved_square: Tensor  # of its square; (R, 0) with the plain rule
     t: int  # iterations so far
+
+
+class Particles(NamedTuple):
+    """Particles and the network that moves them."""
+
+    x: Tensor  # (R, N, D)
+    flow: Flow
 
 
 class RefitSettings(SteppedSettings):
@@ -50,15 +57,15 @@ class RefitSettings(SteppedSettings):
         """Shape of f: R^dim -> R^dim."""
         return MLP((dim, self.hidden, self.hidden, dim), self.activation)
 
-    def started(self, problem: Problem, streams: Streams) -> tuple[Tensor, Flow]:
-        """Initial points, (R, N, D), and f before its first step."""
+    def started(self, problem: Problem, streams: Streams) -> Particles:
+        """Initial points, and f before its first step."""
         x, net = problem.init(), self.network(problem.dim)
         network = net.initialise(streams.uniform("init", (net.n_parameters,)))
         moments = Moments.start(network, second=self.net_optimiser == "adam")
         nothing, zeros = x.new_zeros(len(x), 0), torch.zeros_like(x)
         moved = zeros if self.particle_rule == "adam" else nothing
         moved_square = nothing if self.particle_rule == "plain" else zeros
-        return x, Flow(network, moments, moved, moved_square, 0)
+        return Particles(x, Flow(network, moments, moved, moved_square, 0))
 
     def descend(self, flow: Flow, grad: Tensor, inplace: bool = False) -> Flow:
         """One optimiser step of f along its gradient, (R, P).
@@ -74,7 +81,7 @@ class RefitSettings(SteppedSettings):
             network, moments = sgd_nesterov(network, grad, moments, rate, momentum)
         return flow._replace(network=network, moments=moments)
 
-    def move(self, x: Tensor, velocity: Tensor, flow: Flow) -> tuple[Tensor, Flow]:
+    def move(self, x: Tensor, velocity: Tensor, flow: Flow) -> Particles:
         """One step of all particles along their velocity, (R, N, D) each; ends the iteration."""
         moved, moved_square = flow.moved, flow.moved_square
         if self.particle_rule == "adam":
@@ -83,16 +90,26 @@ class RefitSettings(SteppedSettings):
             if self.particle_rule == "rms":
                 velocity, moved_square = rms_normalised(velocity, moved_square, first=flow.t == 0)
             x = x.add(velocity, alpha=self.rate)
-        return x, flow._replace(moved=moved, moved_square=moved_square, t=flow.t + 1)
+        return Particles(x, flow._replace(moved=moved, moved_square=moved_square, t=flow.t + 1))
 
     @property
     def rate(self) -> float:
-        """What multiplies the velocity, before a rule that rescales it."""
+        """Factor of the velocity, before a rule that rescales it."""
         return self.step_size
 
-    def effective_step(self) -> float | None:
-        """The same, None with a rule that rescales the velocity."""
-        return self.rate if self.particle_rule == "plain" else None
+
+S = TypeVar("S", bound=RefitSettings)
+T = TypeVar("T")
+
+
+class Refitted(Algorithm[S, T]):
+    """Base of flows along a refitted network."""
+
+    kind: ClassVar[Kind] = "particles"
+
+    def effective_step(self, settings: S) -> float | None:
+        """Factor of the velocity; None with a rule that rescales it."""
+        return settings.rate if settings.particle_rule == "plain" else None
 
 
 class PerturbedFlowSettings(RefitSettings):
@@ -146,7 +163,7 @@ class PerturbedFlowSettings(RefitSettings):
     def velocity(
         self, problem: Problem, flow: Flow, z: Tensor, sigma: Tensor | float, w: Tensor, w_score: Tensor
     ) -> Tensor:
-        """S(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
+        """The velocity s(z + sigma w_score) - f(z + sigma w), (R, N, D)."""
         x = z + sigma * w
         x_score = x if w_score is w else z + sigma * w_score
         if self.score == "exact":
@@ -183,5 +200,5 @@ class FunctionalFlowSettings(RefitSettings):
 
     @property
     def rate(self) -> float:
-        """H over its divisor."""
+        """The step size h over the divisor."""
         return self.step_size / self.velocity_divisor

@@ -11,7 +11,7 @@ the mean squared error of the samples' mean prediction. They are iterations of t
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
@@ -34,10 +34,9 @@ class SamplerState(NamedTuple):
     second: Tensor  # (R, P + D)
     t: int  # iterations after pre-training, negative during it
 
-    @property
-    def sampler(self) -> SamplerState:
-        """Itself, where a method's state is no more than this."""
-        return self
+
+#: z (R, n, latent_dim) and xi (R, n, D), standard normal.
+Noise = tuple[Tensor, Tensor]
 
 
 class Draw(NamedTuple):
@@ -117,7 +116,7 @@ class SemiImplicitSettings(SteppedSettings):
         moments = Moments.start(parameters)
         return SamplerState(parameters, average, moments.first, moments.second, -self.pretraining - delay)
 
-    def noise(self, problem: Problem, streams: Streams, samples: int, index: int = 0) -> tuple[Tensor, Tensor]:
+    def noise(self, problem: Problem, streams: Streams, samples: int, index: int = 0) -> Noise:
         """Fresh z (R, samples, latent_dim) and xi (R, samples, D)."""
         z = streams.normal("algorithm", (samples, self.latent_dim), index)
         return z, streams.normal("noise", (samples, problem.dim), index)
@@ -195,21 +194,12 @@ class SemiImplicitSettings(SteppedSettings):
         return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
 
-class Trained(Protocol):
-    """A state that holds a sampler's."""
-
-    @property
-    def sampler(self) -> SamplerState:
-        """The sampler's parameters and Adam's memory."""
-        ...
-
-
 S = TypeVar("S", bound=SemiImplicitSettings)
-T = TypeVar("T", bound=Trained)
+T = TypeVar("T")
 
 
 class SemiImplicit(Algorithm[S, T]):
-    """What all semi-implicit methods share: fresh draws."""
+    """Base of the semi-implicit methods: fresh draws."""
 
     kind: ClassVar[Kind] = "generator"
 
@@ -218,5 +208,5 @@ class SemiImplicit(Algorithm[S, T]):
         """Fresh draws, (R, n, D), from the average of the parameters where there is one."""
         z = streams.normal("output", (n, settings.latent_dim))
         xi = streams.normal("output", (n, problem.dim), index=1)
-        held = state.sampler
-        return settings.draw(held.parameters if settings.ema is None else held.average, z, xi).x
+        sampler: Any = getattr(state, "sampler", state)
+        return settings.draw(sampler.parameters if settings.ema is None else sampler.average, z, xi).x

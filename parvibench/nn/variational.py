@@ -34,12 +34,12 @@ class VariationalSettings(SteppedSettings):
     )
 
 
-#: Share of the steps foreseen from which importance weights are gathered, and what stands for the logarithm of zero.
+#: Share of the steps foreseen from which importance weights are gathered, and a value in place of the logarithm of zero.
 LATE, NOTHING = 0.8, -1e30
 
 
 class Info(NamedTuple):
-    """What is known of log Z, (R,) each."""
+    """Estimates of log Z, (R,) each."""
 
     log_z: Tensor
     log_z_se: Tensor  # its standard error, by the spread of the weights

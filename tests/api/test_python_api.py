@@ -234,13 +234,12 @@ def test_tuning_prints_and_writes_all_that_it_chose_and_tried(call: Run, tmp_pat
 def test_a_sampler_is_checked_from_python() -> None:
     """A sampler that moves past the mean is found out; what it is given by, does not matter."""
 
-    class Half(pb.UnbatchedSampler):
-        name = "half"
+    @pb.sampler
+    def half(problem: Any, x0: Any, generator: Any) -> Any:
+        while True:
+            yield x0 * 0
 
-        def move(self, problem: Any, settings: Any, state: Any, generator: Any) -> Any:
-            return state * 0
-
-    found = pb.check(Half, iterations=2, seed=1)
+    found = pb.check(half, iterations=2, seed=1)
     assert found.verdict == "wrong"
     assert {t.algorithm for t in found.red} == {"half"}
     with pytest.raises(InputError, match="nonsense"):

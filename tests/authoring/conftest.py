@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-#: One sampler four ways, each with its law in its settings.
+#: One sampler batched and as functions, each with its law in its settings.
 MODULE = '''
 import math
 from typing import NamedTuple
@@ -43,19 +43,6 @@ def climb(problem, x0, generator):
     while True:
         x = x + 0.01 * problem.score(x)
         yield x
-
-class Momentum(NamedTuple):
-    x: torch.Tensor
-    v: torch.Tensor
-    count: int
-
-class Walk(pb.UnbatchedSampler):
-    name = "walk"
-    def start(self, problem, settings, generator):
-        return Momentum(problem.init(), torch.zeros(problem.particles, problem.dim), 0)
-    def move(self, problem, settings, state, generator):
-        v = 0.9 * state.v + 0.01 * problem.score(state.x) + 0.05 * torch.randn(state.x.shape, generator=generator)
-        return Momentum(state.x + v, v, state.count + 1)
 '''
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import parvibench as pb
 from parvibench.core import registry
-from parvibench.core.errors import BudgetExhausted, InputError, SettingsError, ShapeError
+from parvibench.core.errors import BudgetExhausted, InputError, SettingsError
 from parvibench.harness.store.store import Store
 
 SMALL = {"replicates": 3, "budget": {"iterations": 40}, "particles": 6, "tracking": False}
@@ -30,7 +30,7 @@ def test_settings_are_found_without_being_named(own: Any) -> None:
 @pytest.mark.ci
 def test_importable_objects_run_in_workers_as_in_this_process(own: Any, tmp_path: Path) -> None:
     """The same cells, to the bit; the scores charged are those that the code asked for."""
-    methods, options = [own.Batched, own.langevin, own.climb, own.Walk()], SMALL | {"replicates": 1}
+    methods, options = [own.Batched, own.langevin, own.climb], SMALL | {"replicates": 1}
     runs = [
         pb.run(tasks=["multimodal"], algorithms=methods, workers=w, out=tmp_path / str(w), **options) for w in (0, 2)
     ]
@@ -40,7 +40,7 @@ def test_importable_objects_run_in_workers_as_in_this_process(own: Any, tmp_path
         assert here.score_evaluations == 40 * 6
         assert np.array_equal(runs[0].samples(here), runs[1].samples(there))
         assert here.process != there.process
-    assert [c.label for c in runs[1].cells] == ["batched", "langevin", "np", "walk"]
+    assert [c.label for c in runs[1].cells] == ["batched", "langevin", "np"]
     assert runs[1].cells[1].algorithm == "own_samplers_of_a_test:langevin"
 
 
@@ -86,7 +86,7 @@ def test_the_last_state_before_the_budget_s_end_stands(tmp_path: Path) -> None:
     assert np.array_equal(result.samples(cell)[0], yielded[-1].numpy())
 
 
-class Half(NamedTuple):
+class Points(NamedTuple):
     x: Tensor
 
 
@@ -138,39 +138,21 @@ def test_what_is_no_sampling_function_is_refused(function: Any, options: Any, to
     assert told in str(caught.value)
 
 
-def test_a_walk_of_one_replicate_resumes(own: Any) -> None:
-    """The state after ten steps and the address of the next are all it needs."""
-    walk, task = own.Walk(), pb.load_task("banana")
-    settings = walk.make_settings({})
-
-    def steps(state: Any, first: int, count: int) -> Any:
-        problem = task.problem([1], 3, particles=5)
-        state = walk.init(problem, settings, problem.streams, 20) if state is None else state
-        for problem.streams.step in range(first, first + count):
-            state = walk.step(problem, settings, state, problem.streams)
-        return state
-
-    whole, half = steps(None, 0, 20), steps(None, 0, 10)
-    assert torch.equal(whole.x, steps(half, 10, 10).x)
-    assert whole.rest.count == 20
-    assert whole.x.shape == whole.rest.v.shape == (1, 5, 2)
-    problem = task.problem(2, 0)
-    with pytest.raises(ShapeError, match="expected one replicate, got 2"):
-        walk.init(problem, settings, problem.streams, 20)
-
-
 def test_what_another_argument_or_another_body_makes_is_another_cell(tmp_path: Path) -> None:
     """Objects made within a function: their code, closures and attributes are all there is."""
 
     def made(width: int, sign: float = 1.0) -> pb.Algorithm:
-        class Mine(pb.UnbatchedSampler):
-            name = "mine"
+        class Mine(pb.Algorithm[pb.AlgorithmSettings, Points]):
+            name, kind = "mine", "chains"
 
             def __init__(self) -> None:
                 self.width = width
 
-            def move(self, problem: Any, settings: Any, state: Any, generator: Any) -> Any:
-                return state + sign * 0.01 * problem.score(state)
+            def init(self, problem: Any, settings: Any, streams: Any, horizon: int) -> Points:
+                return Points(problem.init())
+
+            def step(self, problem: Any, settings: Any, state: Points, streams: Any) -> Points:
+                return Points(state.x + sign * 0.01 * problem.score(state.x))
 
         return Mine()
 

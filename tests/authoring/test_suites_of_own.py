@@ -94,9 +94,9 @@ def test_algorithms_of_files_and_names_select_together(own: Any) -> None:
     def labels(*algorithms: Any) -> list[str]:
         return [a.display for a in select("quick", ["banana"], named_methods(algorithms)[0], Execution()).algorithms]
 
-    place = "own_samplers_of_a_test:Walk"
-    assert labels(place) == labels(own.Walk) == ["walk"]
-    assert labels(place, "svgd") == ["walk", "svgd"]
+    place = "own_samplers_of_a_test:Batched"
+    assert labels(place) == labels(own.Batched) == ["batched"]
+    assert labels(place, "svgd") == ["batched", "svgd"]
     assert labels("svgd") == ["svgd"]
 
 

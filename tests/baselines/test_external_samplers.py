@@ -16,7 +16,7 @@ from scipy import stats
 
 import parvibench as pb
 from parvibench.core import registry
-from parvibench.core.errors import BudgetExhausted, ShapeError
+from parvibench.core.errors import BudgetExhausted
 
 #: Stan's runs Stan programs only: see ``test_stan_models``.
 LIBRARIES = {n: row.library for n, row in registry.algorithms().items() if row.library and "stan" not in row.needs}
@@ -27,8 +27,6 @@ PRECISION, MEAN = [1.0, 4.0], 1.0
 QUICK: dict[str, dict[str, Any]] = {
     **{name: {"block": 2, "warmup_blocks": 1, "max_tree_depth": 4} for name in NUTS},
     "blackjax-mclmc": {"block": 3, "tuning": 20},
-    "blackjax-smc": {"moves": 1, "leapfrog_steps": 2},
-    "blackjax-pathfinder": {"longest": 6, "elbo_draws": 8},
 }
 
 each = pytest.mark.parametrize("name", LIBRARIES)
@@ -89,33 +87,6 @@ def test_microcanonical_chains_have_the_law() -> None:
     error = z.mean(0).std(0, ddof=1) / math.sqrt(z.shape[1])
     assert (np.abs(z.mean((0, 1))) < 0.1 + 5 * error).all()
     assert (np.abs(z.var((0, 1)) - 1) < 0.25).all()
-
-
-def test_tempered_particles_find_constant_and_law() -> None:
-    """log Z and moments within five standard errors of a tenth of the particles being independent."""
-    points, variance = 400, 1 / np.array(PRECISION)
-    run = external("blackjax-smc", Gaussian(PRECISION, mean=MEAN), particles=points, moves=3, leapfrog_steps=4)
-    while True:
-        run.steps(1)
-        if run.info.inverse_temperature.item() >= 1:
-            break
-    assert 3 < run.iteration < 40
-    log_z = 0.5 * np.log(2 * math.pi * variance).sum()
-    assert abs(run.info.log_z.item() - log_z) < 5 * math.sqrt(10 / points)
-    x = run.steps(3).output(points)[0].double().numpy()
-    assert (np.abs(x.mean(0) - MEAN) < 5 * np.sqrt(10 * variance / points)).all()
-    assert (np.abs(x.var(0) / variance - 1) < 5 * math.sqrt(20 / points)).all()
-
-
-def test_pathfinder_is_exact_on_a_gaussian() -> None:
-    """2000 draws of the best of three paths: L-BFGS has the Gaussian's curvature; five standard errors and a tenth."""
-    run = external("blackjax-pathfinder", Gaussian(PRECISION, mean=MEAN), longest=20)
-    assert torch.equal(run.output(25)[0, :20], run.output(25)[0, :20])
-    assert torch.equal(run.output(25)[0, 20:], run.output(25)[0, :5])
-    x = run.steps(3).output(2000)[0].double().numpy()
-    variance = 1 / np.array(PRECISION)
-    assert (np.abs(x.mean(0) - MEAN) < (0.1 + 5 / math.sqrt(2000)) * np.sqrt(variance)).all()
-    assert (np.abs(x.var(0) / variance - 1) < 0.1 + 5 * math.sqrt(2 / 2000)).all()
 
 
 def test_walkers_have_the_exact_law() -> None:
@@ -205,13 +176,6 @@ def test_programs_are_compiled_once(name: str) -> None:
     with jax.no_tracing(True):  # any further compilation raises
         further = run.steps(2)
     assert further.output(4).isfinite().all()
-
-
-@each
-def test_several_replicates_are_refused(name: str) -> None:
-    need(name)
-    with pytest.raises(ShapeError, match="takes one replicate at a time, got 3"):
-        Run(name, make_problem(Skewed(2)))
 
 
 def test_too_few_walkers_are_no_failure(tmp_path: Path) -> None:

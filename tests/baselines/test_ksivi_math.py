@@ -40,7 +40,7 @@ def test_ksivi_gradients_equal_autograd_of_the_programs_loss(
     z, xi = points(2, 7 * batches, settings.latent_dim, seed=2), points(2, 7 * batches, 2, seed=3)
     with torch.no_grad():
         actual = ksivi.discrepancy_gradient(
-            make_problem(target, [0, 1]), settings, parameters, z, xi, 0.3, 0.7, batches
+            make_problem(target, [0, 1]), settings, parameters, (z, xi), 0.3, 0.7, batches
         )
 
     def loss(_: int, x: Tensor, noise: Tensor) -> Tensor:
@@ -64,8 +64,8 @@ def test_ksivi_follows_the_program_step_by_step(name: str, more: dict[str, Any])
     """On mini-batches. Catches an Adam that remembers the pre-training, a schedule or annealing off by one."""
     target = Regression()
     run = Run(name, make_problem(target, [0], batch_size=5), **{**PROGRAM, **more})
-    sampler = fitted_first(run, run.settings, run.state.sampler.parameters[0])
-    torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-7, atol=1e-9)
+    sampler = fitted_first(run, run.settings, run.state.parameters[0])
+    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-7, atol=1e-9)
     batches = 1 if name == "ksivi-ustat" else 2
     for _ in range(8):
         run.problem.streams.step = run.iteration
@@ -78,9 +78,9 @@ def test_ksivi_follows_the_program_step_by_step(name: str, more: dict[str, Any])
             batches,
         )
         run.steps(1)
-    torch.testing.assert_close(run.state.sampler.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(run.state.parameters[0], sampler.flat(), rtol=1e-6, atol=1e-8)
     if run.settings.ema is not None:
-        torch.testing.assert_close(run.state.sampler.average[0], sampler.average, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(run.state.average[0], sampler.average, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(("rows", "cost"), [("training", 0.5), ("development", 0.4)])
@@ -89,7 +89,7 @@ def test_pretraining_costs_the_rows_it_looks_at(rows: str, cost: float) -> None:
     problem = make_problem(Regression(), [0], batch_size=5)
     run = Run("ksivi", problem, pretraining=3, pretraining_rows=rows).steps(3)
     assert problem.meter.charged == pytest.approx(3 * 8 * cost)
-    assert run.state.sampler.t == 0
+    assert run.state.t == 0
 
 
 def test_pretraining_needs_responses_and_the_rows_asked_for() -> None:
@@ -118,9 +118,9 @@ def test_ksivi_does_not_run_away() -> None:
 def test_samples_come_from_the_averaged_parameters() -> None:
     run = Run("ksivi", make_problem(Bent()), ema=0.9).steps(3)
     averaged = run.output()
-    run.state = run.state._replace(parameters=run.state.sampler.average)
+    run.state = run.state._replace(parameters=run.state.average)
     assert torch.equal(run.output(), averaged)
-    run.state = run.state._replace(average=run.state.sampler.average + 1)
+    run.state = run.state._replace(average=run.state.average + 1)
     assert not torch.equal(run.output(), averaged)
 
 

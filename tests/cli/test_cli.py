@@ -107,10 +107,9 @@ def test_an_override_that_every_entry_gets_is_refused_once(call: Run) -> None:
 
 def test_an_interrupted_run_prints_a_line_and_its_report_each_reason_once(call: Run, tmp_path: Path) -> None:
     (tmp_path / "stops.py").write_text(
-        "import parvibench as pb\n\n\nclass Stops(pb.UnbatchedSampler):\n    name = 'stops'\n\n"
-        "    def move(self, problem, settings, x, generator):\n        raise KeyboardInterrupt\n"
+        "import parvibench as pb\n\n\n@pb.sampler\ndef stops(problem, x0, generator):\n    yield x0\n    raise KeyboardInterrupt\n"
     )
-    named = ("--task", "banana", "--task", "multimodal", "-a", "stops.py:Stops", "--out", "store")
+    named = ("--task", "banana", "--task", "multimodal", "-a", "stops.py:stops", "--out", "store")
     answer = call("run", *named, *TINY[:-1])  # in this process, where it is Ctrl-C
     assert (answer.code, answer.out) == (1, "finished: 0 of 2 cells; report: store/report/index.html\n")
     assert " ".join(call("report", "--out", "store").out.split()).count("the same command resumes") == 1

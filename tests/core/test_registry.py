@@ -8,17 +8,12 @@ import pytest
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 
-TEMPLATE = files("parvibench.baselines") / "_template.py"
+SAMPLER = files("parvibench.baselines") / "psgld.py"
 
 
 def test_a_file_plug_in_loads_once() -> None:
-    first, second = (registry.load_algorithm(f"{TEMPLATE}:Template") for _ in range(2))
+    first, second = (registry.load_algorithm(f"{SAMPLER}:PSGLD") for _ in range(2))
     assert type(first) is type(second)
-
-
-def test_the_template_is_short_and_not_registered() -> None:
-    assert len(TEMPLATE.read_text().splitlines()) < 50
-    assert not any("_template" in row.target for row in registry.algorithms().values())
 
 
 def test_an_anchor_is_a_method_but_no_algorithm() -> None:

@@ -19,7 +19,7 @@ from parvibench.harness.suite.suite import Suite
         ("bnn-diabetes-sklearn", "svgd", 100, 1),
         ("bnn-diabetes-sklearn", "ula", 20, 1),  # all rows, 398
         ("bnn-diabetes-sklearn", "srld", 1, 30),
-        ("banana", "pyro-nuts", 100, 1),
+        ("banana", "laplace", 100, 1),
     ],
 )
 def test_a_chunk_fits_the_cache_and_on_a_gpu_is_the_cell(task: str, method: str, particles: int, cpu: int) -> None:

@@ -22,8 +22,6 @@ TOLERANCE = 1e-4
 #: Chance that one of all algorithms whose law is the same counts as different.
 LEVEL = 1e-3
 _TARGET, _REPLICATES, _ONE_BY_ONE, _SEED = "unit", 24, 8, 5
-#: Samplers that draw by PyTorch's global generators: their steps have other numbers on another device.
-_OWN_NUMBERS = frozenset({"pyro-nuts", "pyro-svi"})
 
 
 @dataclass(frozen=True)
@@ -31,13 +29,13 @@ class OnDevice:
     """An algorithm on a device beside itself on the CPU."""
 
     algorithm: str
-    difference: float | None  #: largest of a first step, relative to the largest number; None where draws differ
+    difference: float  #: largest of a first step, relative to the largest number
     p_value: float  #: of the hypothesis that means and spreads of replicates have the same law on both
     seconds: float  #: a step on the device, its waiting included
 
     def ok(self, algorithms: int) -> bool:
         """Whether both agree, among that many algorithms."""
-        return (self.difference is None or self.difference <= TOLERANCE) and self.p_value > LEVEL / algorithms
+        return self.difference <= TOLERANCE and self.p_value > LEVEL / algorithms
 
 
 def comparable() -> list[str]:
@@ -49,7 +47,7 @@ def comparable() -> list[str]:
 def compare(name: str, device: str) -> OnDevice:
     """Run an algorithm on the device and on the CPU; errors as of a run."""
     algorithm = registry.load_algorithm(name)
-    difference = None if name in _OWN_NUMBERS else _difference(algorithm, device)
+    difference = _difference(algorithm, device)
     (here, _), (there, seconds) = (_statistics(algorithm, d, seed) for d, seed in (("cpu", 0), (device, 1)))
     p_values = [stats.ks_2samp(a, b).pvalue for a, b in zip(here.T.numpy(), there.T.numpy(), strict=True)]
     least = float(np.nan_to_num(p_values, nan=0.0).min())  # samples that are no numbers agree with none

@@ -43,14 +43,15 @@ class AtRest(Question):
         start = torch.zeros(len(ids), 1, dim, dtype=torch.float64)
         problem = problem_at(Normal(mean, log_var), start, ids, seed)
         state = algorithm.init(problem, settings, problem.streams, self.steps)
-        parameters = torch.zeros_like(state.sampler.parameters)
+        held = getattr(state, "sampler", state)
+        parameters = torch.zeros_like(held.parameters)
         parameters[:, -2 * dim :] = torch.cat((mean, log_var))
         grads = []
         for k in range(self.steps):
-            sampler = state.sampler._replace(parameters=parameters)
-            start = sampler if state is state.sampler else state._replace(sampler=sampler)
+            sampler = held._replace(parameters=parameters)
+            start = sampler if state is held else state._replace(sampler=sampler)
             after, _ = next(take_steps(algorithm.step, problem, settings, start, k))
-            grads.append(after.sampler.first[:, -2 * dim :] / (1 - settings.beta1))
+            grads.append(getattr(after, "sampler", after).first[:, -2 * dim :] / (1 - settings.beta1))
         found = torch.stack(grads).mean(0).T
         return dict(zip(self.expected(), found.tolist(), strict=True))
 

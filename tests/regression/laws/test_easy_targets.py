@@ -75,12 +75,7 @@ def test_moments_of_a_correlated_normal_law(name: str, steps: int) -> None:
 
 
 #: Their runs take several seconds.
-_SLOW = {
-    "pyro-svi": pytest.mark.slow,
-    "pathfinder": pytest.mark.ci,
-    "laplace": pytest.mark.ci,
-    "pyro-nuts": pytest.mark.ci,
-}
+_SLOW = {"pathfinder": pytest.mark.ci, "laplace": pytest.mark.ci}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=_SLOW.get(n, ())) for n in built_in_samplers()])

@@ -129,7 +129,7 @@ def _ksivi(module: Any, target: Target, problem: Problem, options: dict[str, Any
     loss = loss - weight * 0.3 * target.log_density(x[None, :m]).mean()
     (expected,) = torch.autograd.grad(loss, leaf)
     with torch.no_grad():
-        given = (problem, settings, leaf.detach(), z, xi, 0.3, weight, batches)
+        given = (problem, settings, leaf.detach(), (z, xi), 0.3, weight, batches)
         return _error(module.discrepancy_gradient(*given), expected)
 
 
@@ -168,7 +168,7 @@ def _sivi_sm(module: Any, target: Target, problem: Problem, options: dict[str, A
     objective = (g * (2 * s + 2 * noise - g)).sum(-1).mean()
     expected, by_critic = torch.autograd.grad(objective, (leaf, critic))
     with torch.no_grad():
-        given = (problem, settings, leaf.detach(), critic.detach(), z, xi, 0.3, psi)
+        given = (problem, settings, leaf.detach(), critic.detach(), (z, xi), 0.3, psi)
         found = module.sampler_gradient(*given), -module.critic_gradient(*given)
     return max(_error(found[0], expected), _error(found[1], by_critic))
 

@@ -122,9 +122,9 @@ def gradient_variance(name: str, task: str, replicates: int, draws: int = 100) -
     state = method.init(problem, settings, problem.streams, 100_000)
     gradients = []
     for problem.streams.step in range(draws):
-        z, xi = settings.noise(problem, problem.streams, method.batches * settings.batch)
+        noise = settings.noise(problem, problem.streams, method.batches * settings.batch)
         gradient = discrepancy_gradient(
-            problem, settings, state.parameters, z, xi, settings.temper(state), batches=method.batches
+            problem, settings, state.parameters, noise, settings.temper(state), 0.0, method.batches
         )
         gradients.append(gradient.numpy())
     return np.var(gradients, axis=0, ddof=1).mean(1)
