@@ -102,7 +102,7 @@ def equivalent_sample_size(
     if not np.isfinite(found).all():
         return None, None, "the value is not finite"
     table = reference.floors.get(metric, {})
-    if len(table) < 2:
+    if len(table) < (2 if metric == "sliced_w2" else 1):
         return None, None, "the reference has no floors"
     sizes, floors = np.array(sorted(table)), [table[size].tobytes() for size in sorted(table)]
     if metric == "sliced_w2":

@@ -21,7 +21,7 @@ from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.power import detected_alterations, power_table
-from parvibench.reference import build
+from parvibench.reference import shipped_floors
 
 #: Of programs beside the product.
 pytestmark = pytest.mark.ci
@@ -66,7 +66,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
             "SETS": 30, "OTHER_SETS": 20, "SETS_A_METRIC": 2, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50),
             "_FULL_SIZES": (20, 50),
         },
-        build: {"POOLS": 5, "POOL_SIZE": 500},
+        shipped_floors: {"POOLS": 5, "POOL_SIZE": 500},
         calibration_trials: {
             "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
         },
