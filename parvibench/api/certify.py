@@ -17,8 +17,7 @@ from parvibench.harness.store.files import output_place
 from parvibench.metrics.floors import SIZES, silent
 from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.own_floors import with_floors
-from parvibench.reference import shipped_floors
-from parvibench.reference.build import build, build_from_draws, built_in, default_folder
+from parvibench.reference.build import add_floors, build, build_from_draws, built_in, default_folder
 from parvibench.reference.checks import verify
 from parvibench.reference.gates import Effort, Gate
 from parvibench.reference.gates import Refused as Refused
@@ -103,7 +102,7 @@ def complete_floors(
         task = registry.load_task(name)
         if built_in(task):
             if tasks or ("exact" in task.provides and task.reference() is not None):
-                yield name, shipped_floors.complete_floors(task, folder, metrics, notify)
+                yield name, add_floors(task, folder, metrics, notify)
             continue
         reference = task.reference()
         if reference is None or not reference.pool_sizes:

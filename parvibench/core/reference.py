@@ -243,10 +243,11 @@ def _later_floors(name: str, certificate: Mapping[str, Any], folder: Traversable
     """Arrays ``<metric>/<n>`` of ``<name>.floors-<n>.npz``: floors added to a reference; damaged files are as none."""
     found: dict[str, NDArray[Any]] = {}
     home = folder or home_of(name)
-    for n in certificate.get("pool", {}).get("sizes", ()) if home is not None else ():
-        file = home / f"{name}.floors-{n}.npz"
+    if home is None:
+        return found
+    for n in certificate.get("pool", {}).get("sizes", ()):
         try:
-            with np.load(BytesIO(file.read_bytes()), allow_pickle=False) as stored:
+            with np.load(BytesIO((home / f"{name}.floors-{n}.npz").read_bytes()), allow_pickle=False) as stored:
                 if str(stored["reference"]) == certificate["sha256"]:  # else of an earlier one
                     found |= {key: stored[key] for key in stored.files if "/" in key}
         except (OSError, ValueError, KeyError, BadZipFile):

@@ -32,9 +32,6 @@ from .needs import given
 
 Interval = tuple[float, float]
 
-#: Number and size of the sets of exact draws that estimate gap and bias: the share of a thousand draws to about 1%.
-POOLS = 50
-POOL_SIZE = 10_000
 #: The gap needs fewer: four sets estimate it to 0.3%.
 _GAP_POOLS = 4
 _RESAMPLES = 2000

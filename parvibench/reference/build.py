@@ -21,12 +21,15 @@ from torch import Generator, Tensor
 
 from parvibench.core import OWN_REFERENCES, reference_folder, registry
 from parvibench.core.errors import InputError, UnsupportedError
-from parvibench.core.reference import Reference, fingerprint_rows
+from parvibench.core.metric import Context
+from parvibench.core.reference import Reference, fingerprint_rows, load_reference, read_certified
+from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
+from parvibench.metrics.compute import values_of
 from parvibench.metrics.copies import Copies
 from parvibench.metrics.equivalent import V_STATISTICS, v_constants
 from parvibench.metrics.evaluate import counted
-from parvibench.metrics.floors import Notify, density_of, verdict_metrics
+from parvibench.metrics.floors import Notify, density_of, judged_metrics, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.own_floors import SEED, Plan, drawn_from, forecast, plan_of, pooled_floors, sizes_of
 from parvibench.metrics.pairwise import median_distance, thin
@@ -39,6 +42,8 @@ from .gates import Effort, Gate, density_gates, diagnostics, grade_of, mixing_ga
 ROWS, POOL = 5000, 100_000
 #: Fewest draws of a reference on disk.
 _FEWEST_DRAWS = 1000
+#: Largest sample size with floors of metrics outside a task's verdict.
+_MOST_OUTSIDE = 1000
 #: Largest share of chains that have not moved between two times.
 _REPEATED = 1e-4
 #: How far single precision may move a draw, in standard deviations: a fifth of what counts as a copy.
@@ -249,6 +254,32 @@ def calibrated(
     certificate["floors"] = floor_summaries(floors)
     certificate["without_floor"] = [name for name in verdict_metrics(task) if floors and name not in floors]
     return replace(reference, certificate=certificate, floors=floors)
+
+
+def add_floors(task: Task, folder: Path | None, metrics: Sequence[str] | None, notify: Notify) -> Path | None:
+    """Simulate floors of metrics that a shipped reference lacks, by default of all, and write them beside its draws.
+
+    They are those of fresh exact draws. The certificate's path; None where nothing was missing; ``InputError`` for a task
+    without a reference of draws, or without an exact sampler.
+    """
+    folder = folder or default_folder()
+    found, reference = read_certified(task.name, "draws", folder), load_reference(task.name, folder)
+    if found is None or reference is None:
+        raise InputError(f"{task.name} has no reference draws whose floors could be completed")
+    if "exact" not in task.provides:
+        raise InputError(f"{task.name}: the chains behind its floors are not stored; build its reference again")
+    lacking = [metric for metric in metrics or judged_metrics() if metric not in reference.floors]
+    lacking = list(values_of(lacking, reference.draws[:50], Context(task, reference, density_of(task))))  # that apply
+    if not lacking:
+        return None
+    pool = task.exact(POOL, Generator().manual_seed(derive_seed(SEED, task.name, "floors")))
+    drawn, judging = drawn_from(pool, task.name), verdict_metrics(task)
+    plan = [(n, [m for m in lacking if n <= _MOST_OUTSIDE or m in judging]) for n in sizes_of(len(pool))]
+    floors = {**reference.floors, **pooled_floors(task, [(reference, drawn)], plan, notify=notify)}
+    known = [metric for metric in V_STATISTICS if metric in lacking]
+    constants = v_constants(task, reference, (drawn(5000) for _ in range(10)), metrics=known) if known else {}
+    summary = {"v_statistics": found[0].get("v_statistics", {}) | constants, "floors": floor_summaries(floors)}
+    return write(folder, task.name, found[0] | summary, found[1], floors)
 
 
 def _uncalibrated(task: Task, part: Part, head: Mapping[str, Any]) -> Reference:
