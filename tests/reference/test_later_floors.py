@@ -149,7 +149,7 @@ def test_a_missing_pool_is_one_clear_line(change: object) -> None:
 
 
 def test_references_without_a_pool_are_read_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an earlier version: all floors are beside the draws."""
+    """In an earlier version all floors stood beside the draws."""
     with monkeypatch.context() as before:
         before.setattr(build, "_plan", lambda task, pool, *_: own_floors.plan_of(task, (50, 100, 200), (50, 100, 200)))
         path = built()
