@@ -1,4 +1,4 @@
-"""References of one's own: gates that let through and refuse with advice, floors, the search path."""
+"""User-built references: gates that pass and refuse with advice, floors, the search path."""
 
 import json
 import re
