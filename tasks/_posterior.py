@@ -126,6 +126,30 @@ class PosteriorTask(Task):
             return torch.stack([_start(judge, n, g) for g in generators])
 
 
+def posterior(
+    name: str,
+    summary: str,
+    tags: str,
+    citation: str,
+    parameters: Layout,
+    make: Callable[[Layout, Variables, Place], Target],
+    **more: Any,
+) -> PosteriorTask:
+    """A posterior of posteriordb, which the citation names as ``posteriordb DATA-MODEL``; tags are separated by ", "."""
+    data = citation.rpartition("posteriordb ")[2].partition("-")[0]
+    return PosteriorTask(
+        name=name,
+        summary=summary,
+        dim=parameters.dim,
+        tags=frozenset({"posterior", *tags.split(", ")}),
+        citation=citation,
+        data=(f"posteriordb-{data}",),
+        layout=parameters,
+        make=make,
+        **more,
+    )
+
+
 def _start(judge: Target, n: int, generator: Generator) -> Tensor:
     """Points uniform on (-2, 2)^D where density and score are moderate, (n, D)."""
     x = torch.empty(n, judge.dim, dtype=torch.float64)

@@ -18,7 +18,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._posterior import ModelTarget, Place, Variables, posterior
 from ._transforms import POSITIVE, Between, Layout, Parameter, layout
 
 _VAGUE = 1e-3  # shape and rate of priors on precisions
@@ -87,50 +87,40 @@ class CountsTarget(ModelTarget):
         return (self._counts * log_rate - log_rate.exp()).sum(-1) + inside
 
 
-_SEEDS = layout(
-    *(Parameter(name) for name in ("alpha0", "alpha1", "alpha12", "alpha2")),
-    Parameter("tau", None, POSITIVE),
-    Parameter("b", 21),
-)
-_SURGICAL = layout(Parameter("mu"), Parameter("sigmasq", None, POSITIVE), Parameter("b", 12))
-_COUNTS = layout(
-    Parameter("alpha", None, Between(-20, 20)),
-    Parameter("beta1", None, Between(-10, 10)),
-    Parameter("beta2", None, Between(-10, 20)),
-    Parameter("beta3", None, Between(-10, 10)),
-    Parameter("eps", 40),
-    Parameter("sigma", None, Between(0, 5)),
+SEEDS = posterior(
+    "seeds",
+    "germination on 21 plates with an effect each",
+    "hierarchical, funnel",
+    "Crowder (1978), Applied Statistics 27; posteriordb seeds_data-seeds_model",
+    layout(
+        *(Parameter(name) for name in ("alpha0", "alpha1", "alpha12", "alpha2")),
+        Parameter("tau", None, POSITIVE),
+        Parameter("b", 21),
+    ),
+    SeedsTarget,
 )
 
-SEEDS = PosteriorTask(
-    name="seeds",
-    summary="germination on 21 plates with an effect each",
-    dim=_SEEDS.dim,
-    tags=frozenset({"posterior", "hierarchical", "funnel"}),
-    citation="Crowder (1978), Applied Statistics 27; posteriordb seeds_data-seeds_model",
-    data=("posteriordb-seeds_data",),
-    layout=_SEEDS,
-    make=SeedsTarget,
+SURGICAL = posterior(
+    "surgical",
+    "deaths after heart surgery in 12 hospitals",
+    "hierarchical",
+    "Spiegelhalter et al. (1996), BUGS examples I; posteriordb surgical_data-surgical_model",
+    layout(Parameter("mu"), Parameter("sigmasq", None, POSITIVE), Parameter("b", 12)),
+    SurgicalTarget,
 )
 
-SURGICAL = PosteriorTask(
-    name="surgical",
-    summary="deaths after heart surgery in 12 hospitals",
-    dim=_SURGICAL.dim,
-    tags=frozenset({"posterior", "hierarchical"}),
-    citation="Spiegelhalter et al. (1996), BUGS examples I; posteriordb surgical_data-surgical_model",
-    data=("posteriordb-surgical_data",),
-    layout=_SURGICAL,
-    make=SurgicalTarget,
-)
-
-GLMM_POISSON = PosteriorTask(
-    name="glmm-poisson",
-    summary="counts of 40 years on a cubic trend with an effect a year",
-    dim=_COUNTS.dim,
-    tags=frozenset({"posterior", "hierarchical", "funnel"}),
-    citation="Kery & Schaub (2012), Bayesian Population Analysis; posteriordb GLMM_Poisson_data-GLMM_Poisson_model",
-    data=("posteriordb-GLMM_Poisson_data",),
-    layout=_COUNTS,
-    make=CountsTarget,
+GLMM_POISSON = posterior(
+    "glmm-poisson",
+    "counts of 40 years on a cubic trend with an effect a year",
+    "hierarchical, funnel",
+    "Kery & Schaub (2012), Bayesian Population Analysis; posteriordb GLMM_Poisson_data-GLMM_Poisson_model",
+    layout(
+        Parameter("alpha", None, Between(-20, 20)),
+        Parameter("beta1", None, Between(-10, 10)),
+        Parameter("beta2", None, Between(-10, 20)),
+        Parameter("beta3", None, Between(-10, 10)),
+        Parameter("eps", 40),
+        Parameter("sigma", None, Between(0, 5)),
+    ),
+    CountsTarget,
 )

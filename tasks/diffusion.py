@@ -305,7 +305,6 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
         euler=euler,
         y=_Y[steps],
         smoother=smoother,
-        numerical=True,
     )
 
 

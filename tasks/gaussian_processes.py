@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._posterior import ModelTarget, Place, Variables, posterior
 from ._transforms import POSITIVE, Parameter, layout
 
 _JITTER = 1e-10
@@ -108,48 +108,39 @@ def _student(x: Tensor, centre: float, scale: float) -> Tensor:
 
 
 _RHO, _ALPHA = Parameter("rho", None, POSITIVE), Parameter("alpha", None, POSITIVE)
-_REGRESSION = layout(_RHO, _ALPHA, Parameter("sigma", None, POSITIVE))
-_POISSON = layout(_RHO, _ALPHA, Parameter("f_tilde", 11))
-_ACCELERATION = layout(
-    Parameter("Intercept"),
-    Parameter("sdgp_1", None, POSITIVE),
-    Parameter("lscale_1", None, POSITIVE),
-    Parameter("zgp_1", 40),
-    Parameter("Intercept_sigma"),
-    Parameter("sdgp_sigma_1", None, POSITIVE),
-    Parameter("lscale_sigma_1", None, POSITIVE),
-    Parameter("zgp_sigma_1", 20),
+
+GP_REGR = posterior(
+    "gp-regr",
+    "length, height and noise of a Gaussian process",
+    "gaussian process",
+    "posteriordb gp_pois_regr-gp_regr",
+    layout(_RHO, _ALPHA, Parameter("sigma", None, POSITIVE)),
+    RegressionTarget,
 )
 
-GP_REGR = PosteriorTask(
-    name="gp-regr",
-    summary="length, height and noise of a Gaussian process",
-    dim=3,
-    tags=frozenset({"posterior", "gaussian process"}),
-    citation="posteriordb gp_pois_regr-gp_regr",
-    data=("posteriordb-gp_pois_regr",),
-    layout=_REGRESSION,
-    make=RegressionTarget,
+GP_POIS_REGR = posterior(
+    "gp-pois-regr",
+    "counts whose log rate is a Gaussian process",
+    "gaussian process, hierarchical",
+    "posteriordb gp_pois_regr-gp_pois_regr",
+    layout(_RHO, _ALPHA, Parameter("f_tilde", 11)),
+    PoissonTarget,
 )
 
-GP_POIS_REGR = PosteriorTask(
-    name="gp-pois-regr",
-    summary="counts whose log rate is a Gaussian process",
-    dim=13,
-    tags=frozenset({"posterior", "gaussian process", "hierarchical"}),
-    citation="posteriordb gp_pois_regr-gp_pois_regr",
-    data=("posteriordb-gp_pois_regr",),
-    layout=_POISSON,
-    make=PoissonTarget,
-)
-
-ACCEL_GP = PosteriorTask(
-    name="accel-gp",
-    summary="mean and noise of head acceleration in accidents, two Gaussian processes",
-    dim=_ACCELERATION.dim,
-    tags=frozenset({"posterior", "gaussian process", "hierarchical", "funnel"}),
-    citation="Silverman (1985), JRSS B 47; posteriordb mcycle_gp-accel_gp",
-    data=("posteriordb-mcycle_gp",),
-    layout=_ACCELERATION,
-    make=AccelerationTarget,
+ACCEL_GP = posterior(
+    "accel-gp",
+    "mean and noise of head acceleration in accidents, two Gaussian processes",
+    "gaussian process, hierarchical, funnel",
+    "Silverman (1985), JRSS B 47; posteriordb mcycle_gp-accel_gp",
+    layout(
+        Parameter("Intercept"),
+        Parameter("sdgp_1", None, POSITIVE),
+        Parameter("lscale_1", None, POSITIVE),
+        Parameter("zgp_1", 40),
+        Parameter("Intercept_sigma"),
+        Parameter("sdgp_sigma_1", None, POSITIVE),
+        Parameter("lscale_sigma_1", None, POSITIVE),
+        Parameter("zgp_sigma_1", 20),
+    ),
+    AccelerationTarget,
 )

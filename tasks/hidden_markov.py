@@ -14,7 +14,7 @@ weights of 1, not with probabilities: a constant.
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables, log_add
+from ._posterior import ModelTarget, Place, Variables, log_add, posterior
 from ._transforms import Parameter, PositiveOrdered, Simplex, layout
 
 _STATES = 2
@@ -77,27 +77,21 @@ def _leading(x: Tensor) -> Tensor:
 
 
 _ROWS = tuple(Parameter(name, _STATES, Simplex()) for name in ("theta1", "theta2"))
-_EXAMPLE = layout(*_ROWS, Parameter("mu", _STATES, PositiveOrdered()))
-_DRIVE = layout(*_ROWS, *(Parameter(name, _STATES, PositiveOrdered()) for name in ("phi", "lambda")))
 
-HMM_EXAMPLE = PosteriorTask(
-    name="hmm-example",
-    summary="a hidden Markov model of two Gaussian states",
-    dim=_EXAMPLE.dim,
-    tags=frozenset({"posterior", "time series"}),
-    citation="posteriordb hmm_example-hmm_example",
-    data=("posteriordb-hmm_example",),
-    layout=_EXAMPLE,
-    make=ExampleTarget,
+HMM_EXAMPLE = posterior(
+    "hmm-example",
+    "a hidden Markov model of two Gaussian states",
+    "time series",
+    "posteriordb hmm_example-hmm_example",
+    layout(*_ROWS, Parameter("mu", _STATES, PositiveOrdered())),
+    ExampleTarget,
 )
 
-HMM_DRIVE = PosteriorTask(
-    name="hmm-drive",
-    summary="whether a basketball player drives: a hidden Markov model with two modes",
-    dim=_DRIVE.dim,
-    tags=frozenset({"posterior", "time series", "multimodal"}),
-    citation="posteriordb bball_drive_event_0-hmm_drive_0",
-    data=("posteriordb-bball_drive_event_0",),
-    layout=_DRIVE,
-    make=DriveTarget,
+HMM_DRIVE = posterior(
+    "hmm-drive",
+    "whether a basketball player drives: a hidden Markov model with two modes",
+    "time series, multimodal",
+    "posteriordb bball_drive_event_0-hmm_drive_0",
+    layout(*_ROWS, *(Parameter(name, _STATES, PositiveOrdered()) for name in ("phi", "lambda"))),
+    DriveTarget,
 )

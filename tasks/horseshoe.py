@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Place, PosteriorTask, Variables, half_student
+from ._posterior import Place, Variables, half_student, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 
 _GENES = 5966
@@ -57,21 +57,17 @@ class HorseshoeTarget(JointTarget):
         return log_p, torch.cat([by_beta0, pull * scale - z, by_tau, by_lambda, by_caux], -1)
 
 
-_LAYOUT = layout(
-    Parameter("beta0"),
-    Parameter("z", _GENES),
-    Parameter("tau", None, POSITIVE),
-    Parameter("lambda", _GENES, POSITIVE),
-    Parameter("caux", None, POSITIVE),
-)
-
-PROSTATE = PosteriorTask(
-    name="prostate",
-    summary="102 tissues on 5,966 genes with a horseshoe prior: a stress test",
-    dim=_LAYOUT.dim,
-    tags=frozenset({"posterior", "hierarchical", "funnel", "heavy-tailed", "classification", "stress"}),
-    citation="Piironen & Vehtari (2017), Electronic Journal of Statistics 11; posteriordb prostate-logistic_regression_rhs",
-    data=("posteriordb-prostate",),
-    layout=_LAYOUT,
-    make=HorseshoeTarget,
+PROSTATE = posterior(
+    "prostate",
+    "102 tissues on 5,966 genes with a horseshoe prior: a stress test",
+    "hierarchical, funnel, heavy-tailed, classification, stress",
+    "Piironen & Vehtari (2017), Electronic Journal of Statistics 11; posteriordb prostate-logistic_regression_rhs",
+    layout(
+        Parameter("beta0"),
+        Parameter("z", _GENES),
+        Parameter("tau", None, POSITIVE),
+        Parameter("lambda", _GENES, POSITIVE),
+        Parameter("caux", None, POSITIVE),
+    ),
+    HorseshoeTarget,
 )

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Place, PosteriorTask, Variables, half_student
+from ._posterior import Place, Variables, half_student, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 
 _ITEMS, _PERSONS = 20, 100
@@ -54,23 +54,19 @@ def _gaussian(z: Tensor, log_sd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (-0.5 * squares - n * log_sd).squeeze(-1), pull, squares - n
 
 
-_LAYOUT = layout(
-    Parameter("sigma_theta", None, POSITIVE),
-    Parameter("theta", _PERSONS),
-    Parameter("sigma_a", None, POSITIVE),
-    Parameter("a", _ITEMS, POSITIVE),
-    Parameter("mu_b"),
-    Parameter("sigma_b", None, POSITIVE),
-    Parameter("b", _ITEMS),
-)
-
-IRT_2PL = PosteriorTask(
-    name="irt-2pl",
-    summary="abilities of 100 persons and properties of 20 items",
-    dim=_LAYOUT.dim,
-    tags=frozenset({"posterior", "hierarchical", "classification"}),
-    citation="posteriordb irt_2pl-irt_2pl",
-    data=("posteriordb-irt_2pl",),
-    layout=_LAYOUT,
-    make=ItemsTarget,
+IRT_2PL = posterior(
+    "irt-2pl",
+    "abilities of 100 persons and properties of 20 items",
+    "hierarchical, classification",
+    "posteriordb irt_2pl-irt_2pl",
+    layout(
+        Parameter("sigma_theta", None, POSITIVE),
+        Parameter("theta", _PERSONS),
+        Parameter("sigma_a", None, POSITIVE),
+        Parameter("a", _ITEMS, POSITIVE),
+        Parameter("mu_b"),
+        Parameter("sigma_b", None, POSITIVE),
+        Parameter("b", _ITEMS),
+    ),
+    ItemsTarget,
 )

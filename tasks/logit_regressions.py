@@ -12,7 +12,6 @@
   tau trades against all lambda_j: funnels, heavy left tails of the logarithms, two modes in some marginals.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ from parvibench.core.target import JointTarget
 from parvibench.data.loaders import load
 from parvibench.data.splits import moments
 
-from ._posterior import Array, Place, PosteriorTask, Variables
+from ._posterior import Array, Place, PosteriorTask, Variables, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 from .logistic import LogisticTarget, sum_of_logsigmoids
 
@@ -108,33 +107,19 @@ class GermanTask(PosteriorTask):
         return {"X": np.column_stack([(X - mean) / sd, np.ones(len(X))]), "y": 2.0 - y}
 
 
-def _task(
-    name: str, summary: str, posterior: str, rows: int, parameters: Layout, make: Callable[..., LogisticTarget]
-) -> PosteriorTask:
-    return PosteriorTask(
-        name=name,
-        summary=summary,
-        dim=parameters.dim,
-        tags=frozenset({"posterior", "classification", "log-concave"}),
-        citation=f"posteriordb {posterior}; Gelman & Hill (2006)",
-        rows=rows,
-        data=(f"posteriordb-{posterior.partition('-')[0]}",),
-        layout=parameters,
-        make=make,
-    )
-
-
 # fmt: off
-WELLS = _task(
-    "wells", "whether households change wells, on the distance in metres", "wells_data-wells_dist", 3020,
-    layout(Parameter("beta", 2)), _wells,
+WELLS = posterior(
+    "wells", "whether households change wells, on the distance in metres", "classification, log-concave",
+    "posteriordb wells_data-wells_dist; Gelman & Hill (2006)", layout(Parameter("beta", 2)), _wells, rows=3020,
 )
-WELLS_DAE = _task(
-    "wells-dae", "whether households change wells, on three features", "wells_data-wells_dae_model", 3020,
-    layout(Parameter("alpha"), Parameter("beta", 3)), _wells_dae,
+WELLS_DAE = posterior(
+    "wells-dae", "whether households change wells, on three features", "classification, log-concave",
+    "posteriordb wells_data-wells_dae_model; Gelman & Hill (2006)",
+    layout(Parameter("alpha"), Parameter("beta", 3)), _wells_dae, rows=3020,
 )
-DOGS = _task(
-    "dogs", "whether dogs learn from shocks and avoidances", "dogs-dogs", 750, layout(Parameter("beta", 3)), _dogs
+DOGS = posterior(
+    "dogs", "whether dogs learn from shocks and avoidances", "classification, log-concave",
+    "posteriordb dogs-dogs; Gelman & Hill (2006)", layout(Parameter("beta", 3)), _dogs, rows=750,
 )
 # fmt: on
 

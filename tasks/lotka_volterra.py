@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._posterior import ModelTarget, Place, Variables, posterior
 from ._transforms import POSITIVE, Parameter, layout
 
 _STEPS = 3  # a year
@@ -147,15 +147,11 @@ class PopulationsTarget(ModelTarget):
         return likelihood + prior - 0.5 * spread - z_init.log().sum(-1) - sigma.log().sum(-1)
 
 
-_LAYOUT = layout(Parameter("theta", 4, POSITIVE), Parameter("z_init", 2, POSITIVE), Parameter("sigma", 2, POSITIVE))
-
-LOTKA_VOLTERRA = PosteriorTask(
-    name="lotka-volterra",
-    summary="populations of lynx and hare, a differential equation",
-    dim=_LAYOUT.dim,
-    tags=frozenset({"posterior", "time series", "differential equation", "multimodal"}),
-    citation="Howard (2009); Carpenter (2018), Stan case study; posteriordb hudson_lynx_hare-lotka_volterra",
-    data=("posteriordb-hudson_lynx_hare",),
-    layout=_LAYOUT,
-    make=PopulationsTarget,
+LOTKA_VOLTERRA = posterior(
+    "lotka-volterra",
+    "populations of lynx and hare, a differential equation",
+    "time series, differential equation, multimodal",
+    "Howard (2009); Carpenter (2018), Stan case study; posteriordb hudson_lynx_hare-lotka_volterra",
+    layout(Parameter("theta", 4, POSITIVE), Parameter("z_init", 2, POSITIVE), Parameter("sigma", 2, POSITIVE)),
+    PopulationsTarget,
 )

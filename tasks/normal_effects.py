@@ -15,7 +15,6 @@ Rows of one group with the same x are one cell of the likelihood: their number, 
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Array, ModelTarget, Place, PosteriorTask, Variables, half_student
+from ._posterior import Array, ModelTarget, Place, Variables, half_student, posterior
 from ._transforms import POSITIVE, Between, Layout, Parameter, layout
 
 
@@ -139,52 +138,29 @@ def _radon(parameters: Layout, data: Variables, place: Place) -> VaryingTarget:
 
 _MEANS = (Parameter("mu_alpha"), Parameter("mu_beta"))
 _SCALES = tuple(Parameter(f"sigma_{name}", None, POSITIVE) for name in ("y", "alpha", "beta"))
-_HUNDRED = Between(0, 100)
 
 
-def _task(
-    name: str,
-    summary: str,
-    tags: frozenset[str],
-    source: tuple[str, str],
-    parameters: Layout,
-    make: Callable[..., VaryingTarget | PilotsTarget],
-) -> PosteriorTask:
-    return PosteriorTask(
-        name=name,
-        summary=summary,
-        dim=parameters.dim,
-        tags=tags | {"posterior", "hierarchical"},
-        citation=f"{source[0]}; posteriordb {source[1]}",
-        data=(f"posteriordb-{source[1].partition('-')[0]}",),
-        layout=parameters,
-        make=make,
-    )
-
-
-_PRICE = "Price, Nero & Gelman (1996), Health Physics 71"
+_PRICE = "Price, Nero & Gelman (1996), Health Physics 71; posteriordb radon_mn-radon_variable_intercept_slope_"
 # fmt: off
-RATS = _task(
-    "rats", "growth of 30 rats, a line each", frozenset({"badly scaled"}),
-    ("Gelfand et al. (1990), JASA 85", "rats_data-rats_model"),
+RATS = posterior(
+    "rats", "growth of 30 rats, a line each", "hierarchical, badly scaled",
+    "Gelfand et al. (1990), JASA 85; posteriordb rats_data-rats_model",
     layout(Parameter("alpha", 30), Parameter("beta", 30), *_MEANS, *_SCALES), _rats,
 )
-RADON_CENTERED = _task(
-    "radon-centered", "radon in 85 counties, a line each: centred", frozenset({"funnel"}),
-    (_PRICE, "radon_mn-radon_variable_intercept_slope_centered"),
+RADON_CENTERED = posterior(
+    "radon-centered", "radon in 85 counties, a line each: centred", "hierarchical, funnel", _PRICE + "centered",
     layout(*_SCALES, Parameter("alpha", 85), Parameter("beta", 85), *_MEANS), _radon,
 )
-RADON_NONCENTERED = _task(
-    "radon-noncentered", "radon in 85 counties, a line each: in standardised coordinates", frozenset(),
-    (_PRICE, "radon_mn-radon_variable_intercept_slope_noncentered"),
-    layout(*_SCALES, Parameter("alpha_raw", 85), Parameter("beta_raw", 85), *_MEANS), _radon,
+RADON_NONCENTERED = posterior(
+    "radon-noncentered", "radon in 85 counties, a line each: in standardised coordinates", "hierarchical",
+    _PRICE + "noncentered", layout(*_SCALES, Parameter("alpha_raw", 85), Parameter("beta_raw", 85), *_MEANS), _radon,
 )
-PILOTS = _task(
-    "pilots", "recoveries of pilots by group and scenario", frozenset({"funnel", "correlated"}),
-    ("Gelman & Hill (2006), Section 13.5", "pilots-pilots"),
+PILOTS = posterior(
+    "pilots", "recoveries of pilots by group and scenario", "hierarchical, funnel, correlated",
+    "Gelman & Hill (2006), Section 13.5; posteriordb pilots-pilots",
     layout(
         Parameter("a", 5), Parameter("b", 8), Parameter("mu_a"), Parameter("mu_b"),
-        *(Parameter(f"sigma_{name}", None, _HUNDRED) for name in ("a", "b", "y")),
+        *(Parameter(f"sigma_{name}", None, Between(0, 100)) for name in ("a", "b", "y")),
     ),
     PilotsTarget,
 )

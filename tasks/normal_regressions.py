@@ -26,7 +26,6 @@ design, which loses no digits where residuals are small against y, and costs D^2
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ from torch import Tensor
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Array, Place, PosteriorTask, Variables, half_student
+from ._posterior import Array, Place, Variables, half_student, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 
 Table = tuple[Array, Array]  #: design (n, D - 1) and responses (n,)
@@ -141,51 +140,35 @@ def _diamonds(parameters: Layout, data: Variables, place: Place) -> DiamondsTarg
 _SIGMA = Parameter("sigma", None, POSITIVE)
 
 
-def _task(
-    name: str,
-    summary: str,
-    tags: str,
-    posterior: str,
-    parameters: tuple[Parameter, ...],
-    make: Callable[[Layout, Variables, Place], RegressionTarget],
-) -> PosteriorTask:
-    found = layout(*parameters, _SIGMA)
-    return PosteriorTask(
-        name=name,
-        summary=summary,
-        dim=found.dim,
-        tags=frozenset({"posterior", "regression", *tags.split(";")} - {""}),
-        citation=f"posteriordb {posterior}",
-        data=(f"posteriordb-{posterior.partition('-')[0]}",),
-        layout=found,
-        make=make,
-    )
-
-
 # fmt: off
-ARK = _task(
-    "ark", "an autoregression of order five", "time series", "arK-arK", (Parameter("alpha"), Parameter("beta", 5)), _ark
+ARK = posterior(
+    "ark", "an autoregression of order five", "regression, time series", "posteriordb arK-arK",
+    layout(Parameter("alpha"), Parameter("beta", 5), _SIGMA), _ark,
 )
-SBLRI = _task(
-    "sblri", "linear regression on five independent features", "", "sblri-blr", (Parameter("beta", 5),), _sblri
+SBLRI = posterior(
+    "sblri", "linear regression on five independent features", "regression", "posteriordb sblri-blr",
+    layout(Parameter("beta", 5), _SIGMA), _sblri,
 )
-EARN_HEIGHT = _task(
-    "earn-height", "earnings on height in their own units: an intercept of -61,000", "badly scaled;correlated",
-    "earnings-earn_height", (Parameter("beta", 2),), _earn_height,
+EARN_HEIGHT = posterior(
+    "earn-height", "earnings on height in their own units: an intercept of -61,000",
+    "regression, badly scaled, correlated", "posteriordb earnings-earn_height",
+    layout(Parameter("beta", 2), _SIGMA), _earn_height,
 )
-KIDSCORE = _task(
-    "kidscore", "test scores of children on two features and their product, not centred", "badly scaled;correlated",
-    "kidiq-kidscore_interaction", (Parameter("beta", 4),), _kidscore,
+KIDSCORE = posterior(
+    "kidscore", "test scores of children on two features and their product, not centred",
+    "regression, badly scaled, correlated", "posteriordb kidiq-kidscore_interaction",
+    layout(Parameter("beta", 4), _SIGMA), _kidscore,
 )
-MESQUITE = _task(
-    "mesquite", "weights of 46 bushes on six features in their own units", "badly scaled", "mesquite-mesquite",
-    (Parameter("beta", 7),), _mesquite,
+MESQUITE = posterior(
+    "mesquite", "weights of 46 bushes on six features in their own units", "regression, badly scaled",
+    "posteriordb mesquite-mesquite", layout(Parameter("beta", 7), _SIGMA), _mesquite,
 )
-NES1996 = _task(
-    "nes1996", "party identification on eight features", "correlated", "nes1996-nes", (Parameter("beta", 9),), _nes
+NES1996 = posterior(
+    "nes1996", "party identification on eight features", "regression, correlated", "posteriordb nes1996-nes",
+    layout(Parameter("beta", 9), _SIGMA), _nes,
 )
-DIAMONDS = _task(
-    "diamonds", "log prices of diamonds on 24 columns, ill-conditioned", "badly scaled;correlated", "diamonds-diamonds",
-    (Parameter("b", 24), Parameter("Intercept")), _diamonds,
+DIAMONDS = posterior(
+    "diamonds", "log prices of diamonds on 24 columns, ill-conditioned", "regression, badly scaled, correlated",
+    "posteriordb diamonds-diamonds", layout(Parameter("b", 24), Parameter("Intercept"), _SIGMA), _diamonds,
 )
 # fmt: on

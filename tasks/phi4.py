@@ -111,7 +111,6 @@ def _phi4() -> FieldTask:
         metrics=(*LEAN_METRICS, "mode_weight_tv", *LOG_Z_METRICS),
         facts=_facts(chain),
         chain=chain,
-        numerical=True,
     )
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Place, PosteriorTask, Variables
+from ._posterior import Place, Variables, posterior
 from ._transforms import Between, Layout, Parameter, layout
 
 _GROUPS = {"a": ("age", 4), "b": ("edu", 4), "c": ("age_edu", 16), "d": ("state", 51), "e": ("region_full", 5)}
@@ -58,19 +58,15 @@ class PollsTarget(JointTarget):
         return likelihood + prior - 0.5 * _FLAT * beta.square().sum(-1), torch.cat([by_linear, by_u], -1)
 
 
-_LAYOUT = layout(
-    *(Parameter(name, size) for name, (_, size) in _GROUPS.items()),
-    Parameter("beta", 5),
-    *(Parameter(f"sigma_{name}", None, Between(0, _HIGHEST)) for name in _GROUPS),
-)
-
-ELECTION88 = PosteriorTask(
-    name="election88",
-    summary="polls of 1988 with effects of age, education, state and region",
-    dim=_LAYOUT.dim,
-    tags=frozenset({"posterior", "hierarchical", "funnel", "classification", "correlated"}),
-    citation="Gelman & Hill (2006), Section 14.1; posteriordb election88-election88_full",
-    data=("posteriordb-election88",),
-    layout=_LAYOUT,
-    make=PollsTarget,
+ELECTION88 = posterior(
+    "election88",
+    "polls of 1988 with effects of age, education, state and region",
+    "hierarchical, funnel, classification, correlated",
+    "Gelman & Hill (2006), Section 14.1; posteriordb election88-election88_full",
+    layout(
+        *(Parameter(name, size) for name, (_, size) in _GROUPS.items()),
+        Parameter("beta", 5),
+        *(Parameter(f"sigma_{name}", None, Between(0, _HIGHEST)) for name in _GROUPS),
+    ),
+    PollsTarget,
 )

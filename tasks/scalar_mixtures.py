@@ -13,7 +13,7 @@
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables, log_add
+from ._posterior import ModelTarget, Place, Variables, log_add, posterior
 from ._transforms import FREE, POSITIVE, Between, Constraint, Layout, Ordered, Parameter, Simplex, layout
 
 _SD = 2.0
@@ -53,37 +53,29 @@ def _pair(order: Constraint) -> Layout:
     return layout(Parameter("mu", 2, order), Parameter("sigma", 2, POSITIVE), Parameter("theta", None, Between(0, 1)))
 
 
-_FIVE = layout(Parameter("theta", 5, Simplex()), Parameter("mu", 5), Parameter("sigma", 5, Between(0, 10)))
-
-LOW_DIM_GAUSS_MIX = PosteriorTask(
-    name="low-dim-gauss-mix",
-    summary="a mixture of two Gaussians with ordered means",
-    dim=5,
-    tags=frozenset({"posterior", "mixture"}),
-    citation="posteriordb low_dim_gauss_mix-low_dim_gauss_mix",
-    data=("posteriordb-low_dim_gauss_mix",),
-    layout=_pair(Ordered()),
-    make=PairTarget,
+LOW_DIM_GAUSS_MIX = posterior(
+    "low-dim-gauss-mix",
+    "a mixture of two Gaussians with ordered means",
+    "mixture",
+    "posteriordb low_dim_gauss_mix-low_dim_gauss_mix",
+    _pair(Ordered()),
+    PairTarget,
 )
 
-LOW_DIM_GAUSS_MIX_COLLAPSE = PosteriorTask(
-    name="low-dim-gauss-mix-collapse",
-    summary="a mixture of two overlapping Gaussians whose labels may be exchanged",
-    dim=5,
-    tags=frozenset({"posterior", "mixture", "multimodal"}),
-    citation="posteriordb low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse",
-    data=("posteriordb-low_dim_gauss_mix_collapse",),
-    layout=_pair(FREE),
-    make=PairTarget,
+LOW_DIM_GAUSS_MIX_COLLAPSE = posterior(
+    "low-dim-gauss-mix-collapse",
+    "a mixture of two overlapping Gaussians whose labels may be exchanged",
+    "mixture, multimodal",
+    "posteriordb low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse",
+    _pair(FREE),
+    PairTarget,
 )
 
-NORMAL_MIXTURE_5 = PosteriorTask(
-    name="normal-mixture-5",
-    summary="a mixture of five Gaussians whose labels may be exchanged",
-    dim=_FIVE.dim,
-    tags=frozenset({"posterior", "mixture", "multimodal"}),
-    citation="posteriordb normal_5-normal_mixture_k",
-    data=("posteriordb-normal_5",),
-    layout=_FIVE,
-    make=ManyTarget,
+NORMAL_MIXTURE_5 = posterior(
+    "normal-mixture-5",
+    "a mixture of five Gaussians whose labels may be exchanged",
+    "mixture, multimodal",
+    "posteriordb normal_5-normal_mixture_k",
+    layout(Parameter("theta", 5, Simplex()), Parameter("mu", 5), Parameter("sigma", 5, Between(0, 10))),
+    ManyTarget,
 )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ._posterior import ModelTarget, Place, PosteriorTask, Variables
+from ._posterior import ModelTarget, Place, Variables, posterior
 from ._transforms import POSITIVE, Between, Layout, Parameter, PositiveOrdered, Values, layout
 
 _SEASONS = 12
@@ -109,45 +109,37 @@ def _left(values: Values) -> Tensor:
     return 1 - values["alpha1"]
 
 
-_ARMA = layout(Parameter("mu"), Parameter("phi"), Parameter("theta"), Parameter("sigma", None, POSITIVE))
-_GARCH = layout(
-    Parameter("mu"),
-    Parameter("alpha0", None, POSITIVE),
-    Parameter("alpha1", None, Between(0, 1)),
-    Parameter("beta1", None, Between(0, _left)),
-)
 #: The bounds are the data's.
 _DRIVERS = _drivers(Between(0, 1))
 
-ARMA11 = PosteriorTask(
-    name="arma11",
-    summary="an autoregressive moving average of orders one",
-    dim=_ARMA.dim,
-    tags=frozenset({"posterior", "time series"}),
-    citation="posteriordb arma-arma11",
-    data=("posteriordb-arma",),
-    layout=_ARMA,
-    make=ArmaTarget,
+ARMA11 = posterior(
+    "arma11",
+    "an autoregressive moving average of orders one",
+    "time series",
+    "posteriordb arma-arma11",
+    layout(Parameter("mu"), Parameter("phi"), Parameter("theta"), Parameter("sigma", None, POSITIVE)),
+    ArmaTarget,
 )
 
-GARCH11 = PosteriorTask(
-    name="garch11",
-    summary="a series whose variance depends on its past",
-    dim=_GARCH.dim,
-    tags=frozenset({"posterior", "time series", "correlated"}),
-    citation="Bollerslev (1986), Journal of Econometrics 31; posteriordb garch-garch11",
-    data=("posteriordb-garch",),
-    layout=_GARCH,
-    make=GarchTarget,
+GARCH11 = posterior(
+    "garch11",
+    "a series whose variance depends on its past",
+    "time series, correlated",
+    "Bollerslev (1986), Journal of Econometrics 31; posteriordb garch-garch11",
+    layout(
+        Parameter("mu"),
+        Parameter("alpha0", None, POSITIVE),
+        Parameter("alpha1", None, Between(0, 1)),
+        Parameter("beta1", None, Between(0, _left)),
+    ),
+    GarchTarget,
 )
 
-UK_DRIVERS = PosteriorTask(
-    name="uk-drivers",
-    summary="deaths and injuries on roads: a walking level, seasons and a law",
-    dim=_DRIVERS.dim,
-    tags=frozenset({"posterior", "time series", "correlated", "funnel"}),
-    citation="Harvey & Durbin (1986), JRSS A 149; posteriordb uk_drivers-state_space_stochastic_level_stochastic_seasonal",
-    data=("posteriordb-uk_drivers",),
-    layout=_DRIVERS,
-    make=DriversTarget,
+UK_DRIVERS = posterior(
+    "uk-drivers",
+    "deaths and injuries on roads: a walking level, seasons and a law",
+    "time series, correlated, funnel",
+    "Harvey & Durbin (1986), JRSS A 149; posteriordb uk_drivers-state_space_stochastic_level_stochastic_seasonal",
+    _DRIVERS,
+    DriversTarget,
 )

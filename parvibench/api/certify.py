@@ -10,18 +10,17 @@ import torch
 from parvibench.core import OWN_REFERENCES, registry
 from parvibench.core.errors import InputError
 from parvibench.core.reference import Reference
-from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 from parvibench.data.samples import read_draws
 from parvibench.harness.store.files import output_place
-from parvibench.metrics.floors import silent
-from parvibench.reference import build as shipped
-from parvibench.reference import own
+from parvibench.metrics.floors import SIZES, silent
+from parvibench.metrics.floors import Notify as Notify
+from parvibench.metrics.own_floors import with_floors
+from parvibench.reference.build import add_floors, build, build_from_draws, built_in, default_folder
 from parvibench.reference.checks import verify
-from parvibench.reference.own_gates import Effort, Gate
-from parvibench.reference.own_gates import Notify as Notify
-from parvibench.reference.own_gates import Refused as Refused
+from parvibench.reference.gates import Effort, Gate
+from parvibench.reference.gates import Refused as Refused
 
 from .evaluate import in_coordinates
 
@@ -31,7 +30,7 @@ class Built(NamedTuple):
 
     task: str
     path: Path
-    gates: Sequence[Gate] = ()  #: the tests; of built-in tasks all have passed
+    gates: Sequence[Gate] = ()  #: the tests
     read: str = ""  #: how files of draws were read
 
     @property
@@ -42,33 +41,42 @@ class Built(NamedTuple):
 
 def build_reference(
     task: str, folder: Path | None = None, *, files: Sequence[Path] = (), columns: Sequence[str] = (),
-    variables: Sequence[str] = (), uncertified: bool = False, notify: Notify, **effort: Any,
+    variables: Sequence[str] = (), samples: int = 0, uncertified: bool = False, notify: Notify, **effort: Any,
 ) -> Built:  # fmt: skip
     """Make reference samples with noise floors and a certificate: from chains, or from files of draws.
 
-    Without ``files`` and ``effort``, a task of posteriordb takes the draws that come with it, where there are any.
-    They are written into ``folder``, by default ``parvibench-references`` or, for a built-in task, the installed
-    package. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with the progress. ``uncertified``
-    writes chains that fail a test too, marked.
+    Without ``files`` and ``effort``, a task of posteriordb takes the draws that come with it, where there are any, and a
+    built-in one its exact sampler. They are written into ``folder``, by default ``parvibench-references`` or, for a built-in
+    task, the installed package. ``samples`` is the sample size whose floors are built now, by default the number of the
+    task's particles; of a built-in task all are. ``effort`` are fields of ``Effort``, for chains; ``notify`` is called with
+    the progress. ``uncertified`` writes chains that fail a test too, marked.
 
     Raises:
+        InputError: a regression that is compared by its predictions; a sample size that never has floors.
         Refused: chains did not pass all tests; the message says what would help.
     """
     found = registry.load_task(task)
-    output_place(folder or (shipped.default_folder() if _built_in(found) else OWN_REFERENCES), folder=True)
+    if 0 < samples < min(SIZES):
+        raise InputError(f"--samples {samples}: noise floors are of {min(SIZES)} samples or more")
+    if "predictive" in found.provides:
+        raise InputError(
+            f"{found.name} is compared by its predictions, whose certified references come with the package; "
+            "tests/studies/predictive_references.py of the repository builds them"
+        )
+    if built_in(found) and folder is None and (files or effort) and registry.has_reference(found.name):
+        raise InputError(f"{found.name} has a reference in the package: name a folder of your own with --folder")
+    output_place(folder or (default_folder() if built_in(found) else OWN_REFERENCES), folder=True)
     given = read_draws(files, Choice(columns, variables)) if files else None
     if given is None and not effort and hasattr(found, "given_draws"):
         given = found.given_draws()
     if given is not None:
         draws = in_coordinates(given, found, "the draws")
-        path, gates = own.build_from_draws(found, folder, torch.tensor(draws.values), notify)
+        path, gates = build_from_draws(found, folder, torch.tensor(draws.values), notify, samples=samples)
         copies = json.loads(path.read_text(encoding="utf-8"))["run"].get("copies")
         return Built(found.name, path, gates, "; ".join(filter(None, [*draws.read, copies])))
-    if _built_in(found) and found.standardised:
-        folder = folder or shipped.default_folder()
-    elif _built_in(found) and not effort and not uncertified:
-        return Built(found.name, shipped.build(found, folder, notify))
-    path, gates = own.build_own(found, folder, Effort(**effort), notify, uncertified=uncertified)
+    if built_in(found) and "exact" in found.provides and not effort:
+        effort = {"method": "exact"}
+    path, gates = build(found, folder, Effort(**effort), notify, uncertified=uncertified, samples=samples)
     return Built(found.name, path, gates)
 
 
@@ -81,26 +89,27 @@ def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any
 def complete_floors(
     tasks: Sequence[str] = (), metrics: Sequence[str] | None = None, folder: Path | None = None, notify: Notify = silent
 ) -> Iterator[tuple[str, Path | None]]:
-    """Simulate the noise floors that shipped references lack: name and changed file (or None) of each task.
+    """Simulate the noise floors that references lack: name and changed file (or None) of each task.
 
-    By default of all tasks with reference samples, for all metrics, in the installed package.
+    By default of all built-in tasks with reference samples and an exact sampler, for all metrics, in the installed package.
+    Of a user-built reference all sample sizes, for the metrics of the task's verdict.
 
     Raises:
-        InputError: a task that is not built in.
+        InputError: the draws behind the floors are not stored.
     """
-    output_place(folder or shipped.default_folder(), folder=True)
+    output_place(folder or default_folder(), folder=True)
     for name in tasks or [name for name in registry.tasks() if registry.has_reference(name)]:
         task = registry.load_task(name)
-        if not _built_in(task):
+        if built_in(task):
+            if tasks or ("exact" in task.provides and task.reference() is not None):
+                yield name, add_floors(task, folder, metrics, notify)
+            continue
+        reference = task.reference()
+        if reference is None or not reference.pool_sizes:
             raise InputError(
-                f"{name}: floors can be added to built-in references only, since others do not keep the draws; "
+                f"{name}: its reference does not have the draws that floors are simulated from; "
                 f"`parvibench reference build {name}` makes reference and floors again"
             )
-        reference = task.reference()
-        if tasks or (reference is not None and "gates" not in reference.certificate):
-            yield name, shipped.complete_floors(task, folder, metrics, notify)
-
-
-def _built_in(task: Task) -> bool:
-    row = registry.tasks().get(task.name)
-    return row is not None and row.built_in
+        for n in reference.pool_sizes:
+            with_floors(task, reference, n, notify)
+        yield task.name, None

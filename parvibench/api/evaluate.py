@@ -18,6 +18,7 @@ from parvibench.data.samples import read_draws
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.store.files import output_place
 from parvibench.metrics.evaluate import evaluate_samples
+from parvibench.metrics.floors import Notify, silent
 
 
 def evaluate(
@@ -31,6 +32,7 @@ def evaluate(
     axes: str = "",
     weights: str = "",
     cost: Cost | None = None,
+    notify: Notify = silent,
 ) -> dict[str, Any]:
     """Judge samples against the reference of a task, or against trusted reference draws.
 
@@ -47,6 +49,7 @@ def evaluate(
         axes: names of the dimensions of arrays, as ``draw,chain,dim``, where there are two readings.
         weights: name of a column of weights, or of their logarithms: rows are retained with probability w / max w.
         cost: of the samples, if known.
+        notify: called with the progress of noise floors that a user-built reference lacks.
 
     Returns:
         ``task``, ``n``, ``verdict``, ``chains``, ``read`` (how the samples were read) and ``metrics``: value, floor, ratio,
@@ -72,11 +75,11 @@ def evaluate(
         draws = in_coordinates(draws, found)
         given = None if given is None else in_coordinates(given, found, "the reference")
     if given is not None:
-        from parvibench.reference.own import evaluate_against
+        from parvibench.reference.given import evaluate_against
 
         return evaluate_against(draws, given, metrics, cost, found)
     assert found is not None  # or there was nothing to compare with
-    document = evaluate_samples(found, torch.tensor(draws.values), cost, metrics, None, draws.names)
+    document = evaluate_samples(found, torch.tensor(draws.values), cost, metrics, None, draws.names, notify)
     return document | {"read": "; ".join(filter(None, [*draws.read, document["read"]]))}
 
 
@@ -94,7 +97,7 @@ def evaluate_files(
     samples: Sequence[Path], task: str | None = None, metrics: Sequence[str] | None = None, *,
     reference: Sequence[Path] = (), columns: Sequence[str] = (), variables: Sequence[str] = (),
     axes: str = "", weights: str = "", cost: Mapping[str, float] | None = None, label: str | None = None, out: str | Path = DEFAULT_STORE,
-    command: str = "",
+    command: str = "", notify: Notify = silent,
 ) -> Evaluation:  # fmt: skip
     """``evaluate`` for files, several of which are one chain each.
 
@@ -117,7 +120,7 @@ def evaluate_files(
     draws = read_draws(samples, replace(choice, weights=weights))
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)
     trusted = read_draws(reference, choice if named else Choice(axes=axes)) if reference else None
-    document = evaluate(draws, found, metrics, reference=trusted, cost=spent)
+    document = evaluate(draws, found, metrics, reference=trusted, cost=spent, notify=notify)
     label = label or samples[0].stem
     page = None
     if spent is not None and found is not None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from parvibench.api.run import DEFAULT_STORE
 
 from . import shared
-from .shared import Json, Out, answer, listed, names_of, new_table, out_console, print_json
+from .shared import Json, Out, answer, listed, names_of, new_table, note, out_console, print_json
 
 app = typer.Typer()
 
@@ -43,6 +43,7 @@ def evaluate(
     found = evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
         axes=axes or "", weights=weights or "", cost=stated, label=label, out=out, command=shared.command_line(),
+        notify=lambda what, done, _: None if done else note(f"{what}, simulated once"),
     )  # fmt: skip
     document = found.document
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,10 +64,11 @@ def reference_build(
     stan_library: StanLibrary = None,
     columns: Annotated[str | None, Option(help="Columns of --draws FILE to use, as a,b,c, in the order of the task's coordinates.")] = None,
     variables: Annotated[str | None, Option(help="Variables of --draws FILE to use, as a,b.")] = None,
+    samples: Annotated[int, Option(help="Sample size whose noise floors are built now (default: the task's number of particles); others are built when first needed.")] = 0,
     uncertified: Annotated[bool, Option("--uncertified", help="Write the reference of chains that fail a test too, marked with the failed tests.")] = False,
     folder: Annotated[Path | None, Option(help="Output folder. Default: ./parvibench-references; for built-in tasks the installed package.")] = None,
 ) -> None:  # fmt: skip
-    """Build reference samples with noise floors and a certificate: under a minute with exact draws in 2-D, else minutes.
+    """Build reference samples with noise floors and a certificate: seconds with exact draws, minutes with chains.
 
     Chains must pass tests of R-hat, effective sample size, divergences, agreement with a second method, and Stein
     identities; otherwise nothing is written unless --uncertified. Draws from files are tested as well, but also written if
@@ -90,10 +92,18 @@ def reference_build(
         raise InputError(f"--{option} applies to chains; with the draws of {given[0]} no chains are run")
     files, selected = [Path(g) for g in given], {"columns": listed(columns), "variables": listed(variables)}
     for name in names:
+        began = time.monotonic()
         try:
             with progress() as show:
                 built = build_reference(
-                    name, folder, files=files, uncertified=uncertified, **selected, notify=_announced(show), **effort
+                    name,
+                    folder,
+                    files=files,
+                    samples=samples,
+                    uncertified=uncertified,
+                    **selected,
+                    notify=_announced(show),
+                    **effort,
                 )
         except Refused as refusal:
             note(str(refusal))
@@ -103,7 +113,7 @@ def reference_build(
         for gate in built.gates:
             if not gate.passed:
                 note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")
-        note(f"{built.task}: {built.grade}: {built.path}")
+        note(f"{built.task}: {built.grade}: {built.path} ({time.monotonic() - began:.0f} s)")
 
 
 def _announced(show: Notify) -> Notify:

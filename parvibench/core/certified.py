@@ -22,13 +22,14 @@ def home_of(name: str) -> Traversable | None:
     return next((folder for folder in reference_folders() if (folder / f"{name}.json").is_file()), None)
 
 
-def stamp_of(name: str) -> tuple[str, int] | None:
-    """Changes whenever the reference of a task is another one."""
+def stamp_of(name: str) -> tuple[str, tuple[int, ...]] | None:
+    """Changes whenever the reference of a task is another one, or has further noise floors."""
     folder = home_of(name)
     if folder is None:
         return None
     path = Path(str(folder / f"{name}.json"))
-    return str(path.absolute()), path.stat().st_mtime_ns if path.is_file() else 0
+    files = [path, *sorted(path.parent.glob(f"{name}.floors-*.npz"))]
+    return str(path.absolute()), tuple(file.stat().st_mtime_ns for file in files if file.is_file())
 
 
 def verified(name: str, folder: Traversable | None = None) -> Certificate | None:

@@ -54,7 +54,6 @@ class ExactTask(Task):
     """A target without data whose exact draws are known."""
 
     start: Start = Normal()  #: the start distribution
-    numerical: bool = False  #: whether the draws rest on numerical integration: their reference needs chains that agree
     provides: frozenset[str] = frozenset({"score", "hvp", "full-batch", "exact"})
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import cached_property
 from importlib.resources.abc import Traversable
 from io import BytesIO
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 from .certified import home_of as home_of
 from .certified import stamp_of as stamp_of
 from .certified import verified
+from .errors import InputError
 
 Values = NDArray[np.float64]
 Floors = Mapping[str, Mapping[int, Values]]
@@ -114,6 +117,11 @@ class Reference(Floored):
         if recorded is None:
             return self.draws.std(0)
         return torch.tensor([math.inf if sd is None else sd for sd in recorded], dtype=torch.float64)
+
+    @property
+    def pool_sizes(self) -> tuple[int, ...]:
+        """Sample sizes of which floors can be added, see ``parvibench.metrics.own_floors``."""
+        return tuple(self.certificate.get("pool", {}).get("sizes", ()))
 
     @cached_property
     def units(self) -> Tensor | None:
@@ -223,8 +231,42 @@ def read_certified(
         return None
     with np.load(BytesIO(found.content), allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
+    arrays |= _later_floors(name, found.facts, folder)
     floors: dict[str, dict[int, Values]] = {}
     for key in [key for key in arrays if "/" in key]:
         metric, n = key.split("/")
         floors.setdefault(metric, {})[int(n)] = arrays.pop(key).astype(np.float64)
     return found.facts, arrays, floors
+
+
+def _later_floors(name: str, certificate: Mapping[str, Any], folder: Traversable | None) -> dict[str, NDArray[Any]]:
+    """Arrays ``<metric>/<n>`` of ``<name>.floors-<n>.npz``: floors added to a reference; damaged files are as none."""
+    found: dict[str, NDArray[Any]] = {}
+    home = folder or home_of(name)
+    if home is None:
+        return found
+    for n in certificate.get("pool", {}).get("sizes", ()):
+        try:
+            with np.load(BytesIO((home / f"{name}.floors-{n}.npz").read_bytes()), allow_pickle=False) as stored:
+                if str(stored["reference"]) == certificate["sha256"]:  # else of an earlier one
+                    found |= {key: stored[key] for key in stored.files if "/" in key}
+        except (OSError, ValueError, KeyError, BadZipFile):
+            continue
+    return found
+
+
+def load_pool(name: str, certificate: Mapping[str, Any], folder: Traversable | None = None) -> Tensor:
+    """Draws that a user-built reference's floors are simulated from, (m, D) float64: ``<name>.pool.npy``.
+
+    Raises:
+        InputError: the file is missing, or is not that of the certificate.
+    """
+    home = folder or home_of(name)
+    file = None if home is None else home / f"{name}.pool.npy"
+    content = file.read_bytes() if file is not None and file.is_file() else b""
+    if hashlib.sha256(content).hexdigest() != certificate["pool"]["sha256"]:
+        raise InputError(
+            f"{file}: missing, or not the draws of the certificate, from which noise floors are simulated; "
+            f"build the reference again: parvibench reference build"
+        )
+    return torch.from_numpy(np.load(BytesIO(content), allow_pickle=False).astype(np.float64))

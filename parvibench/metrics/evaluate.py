@@ -25,7 +25,20 @@ from .coordinates import worst_named
 from .copies import Copies, find_copies
 from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
-from .floors import ALPHA, SIZES, FloorTests, density_of, floor_tests, judged_size, p_value, sizes_judged, verdict_sizes
+from .floors import (
+    ALPHA,
+    SIZES,
+    FloorTests,
+    Notify,
+    density_of,
+    floor_tests,
+    judged_size,
+    p_value,
+    silent,
+    sizes_judged,
+    verdict_sizes,
+)
+from .own_floors import with_floors
 from .pairwise import average_ranks, thin
 from .stein import bootstrapped_ksd
 
@@ -53,6 +66,7 @@ def evaluate_samples(
     metrics: Sequence[str] | None = None,
     reference: Reference | None = None,
     names: Sequence[str] = (),
+    notify: Notify = silent,
 ) -> dict[str, Any]:
     """Value, floor, verdict and equivalent sample size of every metric of a task.
 
@@ -65,6 +79,7 @@ def evaluate_samples(
         metrics: names; default: the task's.
         reference: to compare with, in place of the task's.
         names: of the D coordinates, if known.
+        notify: called with the progress of noise floors that a user-built reference lacks.
 
     Returns:
         ``{"task", "n", "read", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
@@ -90,7 +105,7 @@ def evaluate_samples(
         found_chains["worth"] = int(found_chains["worth"] * found_copies.counted.mean())
     worth = len(every) if found_chains is None else min(len(every), int(found_chains["worth"]))
     x = thin(every, MOST_SAMPLES)
-    floored = reference or task.floored()
+    floored = reference or with_floors(task, task.floored(), min(worth, len(x)), notify)
     certified = floored.floors if isinstance(floored, Predictions) else ()
     listed = tuple(dict.fromkeys((*task.metrics, *certified))) if metrics is None else metrics
     context = Context(

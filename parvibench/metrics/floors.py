@@ -5,37 +5,23 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.metric import Context
 from parvibench.core.reference import Floor, Floored, Reference
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.statistics import holm
 
-from .compute import compute, in_parallel, values_of
-
-#: Simulated values per floor of cheap metrics up to a thousand draws, and of metrics outside a task's verdict. The shipped
-#: references have a thousand of ``mmd2``, too.
-SETS = 1000
-OTHER_SETS = 200
 #: Simulated values per metric of a verdict: each can be rejected alone, by Holm, with the weights below.
 SETS_A_METRIC = 40
-CHEAP = (
-    "sliced_w2", "mmd2_linear", "mean_error", "sd_error", "worst_coordinate", "correlation_error", "ks_marginal",
-    "tail_error", "modes_found", "mode_weight_tv", "amari",
-)  # fmt: skip
 ALPHA = 0.05
 #: Metrics with one of these needs have floors: they compare samples with the target.
 JUDGED = ("reference", "target", "moments", "modes", "unmixing")
@@ -48,19 +34,8 @@ NO_FLOOR = {
     "motion": "describes the run",
     "diagnostics": "describes the run",
 }
-#: Joined the verdicts when the floors of the others were stored: it asks for no more values of them.
-ADDED = "worst_coordinate"
-#: Sample sizes that verdicts are given at; the last where the reference has enough rows.
+#: Sample sizes that verdicts are given at; the last where there are enough draws.
 SIZES = (50, 100, 200, 500, 1000, 2000)
-ROWS_FOR_LARGEST = 5000
-#: Metrics that use at most a thousand rows.
-UP_TO_THOUSAND = ("w1", "w2", "c2st", "w2sq_window_5", "w2sq_window_8", "w2sq_window_10")
-#: More sizes for the sliced distance, whose curve the equivalent n inverts.
-CURVE_SIZES = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2000, 4000)
-#: Sizes that had the floors of cheap metrics first, with more values.
-_FULL_SIZES = (100, 500, 1000)
-#: Reference rows that tell which metrics apply.
-_PROBE = 50
 #: Weights in the verdict, one for all others. Wrong weights of modes, and missing tails, show in one metric only.
 WEIGHTS = {"mode_weight_tv": 8.0, "tail_error": 3.0}
 #: Zero is best of it: a few far points make it negative without bound.
@@ -69,10 +44,6 @@ SIGNED = ("ksd_u",)
 NEEDED = ("mmd2", "sliced_w2")
 NEEDED_ONE = ("kl_knn", "ks_marginal")
 
-#: Number of rows n -> independent sets of n exact draws, each (n, D), at most SETS of them.
-Sets = Callable[[int], Iterable[Tensor]]
-#: Sample size -> metric -> numbers of the sets whose values are missing.
-Due = Mapping[int, Mapping[str, range]]
 #: Called with a description of the work, how much of it is done, and how much there is.
 Notify = Callable[[str, int, int], None]
 
@@ -89,103 +60,6 @@ def judged_metrics() -> list[str]:
 def verdict_metrics(task: Task) -> list[str]:
     """The metrics of a task that its verdict rests on by default."""
     return [name for name in task.metrics if registry.metrics()[name].need in JUDGED]
-
-
-def floor_sizes(metric: str, task: Task, rows: int) -> tuple[int, ...]:
-    """Sample sizes at which a metric's floor against a reference of so many rows is simulated."""
-    large = rows >= ROWS_FOR_LARGEST and metric not in UP_TO_THOUSAND and metric in verdict_metrics(task)
-    sizes = {n for n in SIZES if large or n <= 1000}
-    return tuple(sorted(sizes.union(CURVE_SIZES) if metric == "sliced_w2" else sizes))
-
-
-def floor_sets(metric: str, n: int, task: Task) -> int:
-    """Fewest simulated values of a metric's floor at a sample size."""
-    if metric in CHEAP and n in _FULL_SIZES:
-        return SETS
-    judging = [name for name in verdict_metrics(task) if name != ADDED]
-    return max(OTHER_SETS, SETS_A_METRIC * len(judging) if metric in (*judging, ADDED) and n in SIZES else 0)
-
-
-def simulate_floors(
-    task: Task, reference: Reference, sets: Sets, metrics: Sequence[str] | None = None, notify: Notify = silent
-) -> dict[str, dict[int, NDArray[np.float64]]]:
-    """Floors of all metrics that apply to a task.
-
-    Args:
-        task: the target.
-        reference: the shipped draws, with moments and bandwidth. Values of its own floors are kept: they are those of
-            the first sets of their size, and only what is missing is simulated.
-        sets: independent exact draws, none of them in the reference.
-        metrics: names; default all that have floors.
-        notify: called with a forecast and the progress, in percent.
-
-    Returns:
-        metric -> size -> sorted values.
-    """
-    context = Context(task, reference, density_of(task))
-    floors = {metric: dict(table) for metric, table in reference.floors.items()}
-    due = missing_floors(task, reference, judged_metrics() if metrics is None else metrics)
-    seconds = {} if notify is silent else _forecast(due, sets, context)
-    names = {name for missing in due.values() for name in missing}
-    text = f"noise floors of {len(names)} metrics at {len(due)} sample sizes, about {sum(seconds.values()):.0f} s"
-    past = 0.0
-    for n, missing in sorted(due.items()):
-        found: dict[str, list[float]] = {name: [] for name in missing}
-        last = max(r.stop for r in missing.values())
-        for i, values_of_set in enumerate(in_parallel(_values(missing, context), enumerate(islice(sets(n), last)))):
-            for name, value in values_of_set.items():
-                found[name].append(value)
-            if seconds:
-                notify(text, round(100 * (past + seconds[n] * i / last) / sum(seconds.values())), 100)
-        past += seconds.get(n, 0.0)
-        for name, values in found.items():
-            if values:
-                table = floors.setdefault(name, {})
-                table[n] = np.sort([*table.get(n, ()), *values])
-    return floors
-
-
-def _values(missing: Mapping[str, range], context: Context) -> Callable[[tuple[int, Tensor]], dict[str, float]]:
-    """The missing metrics of one set of draws, given its number and the set (n, D)."""
-
-    def values(numbered: tuple[int, Tensor]) -> dict[str, float]:
-        number, x = numbered
-        names = [name for name, numbers in missing.items() if number in numbers]
-        return values_of(names, x, context) if names else {}
-
-    return values
-
-
-def _forecast(due: Due, sets: Sets, context: Context) -> dict[int, float]:
-    """Seconds that the floors of every size will take on all cores, from one set of each."""
-
-    def seconds(size: int) -> float:
-        total = 0.0
-        for x in islice(sets(size), 1):
-            for name, numbers in due[size].items():
-                compute((name,), x[None], context)  # fills caches
-                began = time.perf_counter()
-                compute((name,), x[None], context)
-                total += len(numbers) * (time.perf_counter() - began)
-        return total
-
-    cores = torch.get_num_threads()
-    return {n: s / cores for n, s in zip(due, in_parallel(seconds, due), strict=True)}
-
-
-def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> dict[int, dict[str, range]]:
-    """Size -> metric -> numbers of the sets whose values the reference's floors lack; metrics that apply only."""
-    context = Context(task, reference, density_of(task))
-    due: dict[int, dict[str, range]] = {}
-    judged = {n for metric, table in reference.floors.items() if metric != "sliced_w2" for n in table}
-    for name in compute(metrics, reference.draws[None, :_PROBE], context)[0]:
-        for n in floor_sizes(name, task, len(reference.draws)):
-            if name == ADDED and judged and n not in judged:
-                continue  # alone it would give a verdict at a size of its own
-            known, wanted = len(reference.floors.get(name, {}).get(n, ())), floor_sets(name, n, task)
-            if known < wanted:
-                due.setdefault(n, {})[name] = range(known, wanted)
-    return due
 
 
 def density_of(task: Task) -> Target | None:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from parvibench.core.atomic import write_atomically
 from parvibench.core.task import Task
-from parvibench.harness.store.files import write_atomically
 from parvibench.metrics.floors import rounded
 
 FORMAT = 2
@@ -48,10 +48,15 @@ def write(
     certificate: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
     floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
+    pool: bytes | None = None,
 ) -> Path:
-    """Write ``<name>.npz``, floors rounded in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path."""
+    """Write ``<name>.npz``, floors rounded in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path.
+
+    ``pool`` is the content of ``<name>.pool.npy``, the draws that further floors are simulated from.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f".new-{name}.*"):  # by a process that was killed
+    # What a process that was killed left, and the floors that were added to an earlier reference.
+    for left in (*folder.glob(f".new-{name}.*"), *folder.glob(f"{name}.floors-*.npz")):
         left.unlink(missing_ok=True)
     arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
     stored: dict[str, Any] = dict(arrays)
@@ -59,6 +64,8 @@ def write(
     np.savez_compressed(buffer := io.BytesIO(), **stored)
     signed = {**certificate, "sha256": hashlib.sha256(content := buffer.getvalue()).hexdigest()}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key
+    if pool is not None:
+        write_atomically(folder / f"{name}.pool.npy", pool)
     write_atomically(arrays_file, content)
     write_atomically(certificate_file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
     return certificate_file

@@ -22,7 +22,7 @@ from parvibench.data.samples import read_draws
 from parvibench.harness.marks.convergence import undiagnosed
 from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.reference.checks import stein_checks
-from parvibench.reference.own_gates import Gate, grade_of
+from parvibench.reference.gates import Gate, grade_of
 from parvibench.reporting import doubts
 
 X = np.random.default_rng(0).normal(size=(2, 30, 3))

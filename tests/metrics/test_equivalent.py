@@ -10,7 +10,8 @@ from torch import Generator
 from parvibench.core.reference import Reference
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import V_STATISTICS, equivalent_sample_size, v_constants
-from parvibench.metrics.floors import CURVE_SIZES
+
+CURVE_SIZES = (2, 5, 10, 25, 50, 100, 250, 500, 1000, 2000, 4000)
 
 
 def power_law_reference() -> Reference:

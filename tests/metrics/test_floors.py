@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,13 @@ from few import every
 from scipy import stats
 from torch import Generator
 
-from parvibench.core import registry
 from parvibench.core.metric import Context
 from parvibench.core.reference import Floor, Reference
 from parvibench.core.registry import load_task
-from parvibench.metrics import floors
+from parvibench.metrics import own_floors
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import equivalent_sample_size
-from parvibench.metrics.floors import (
-    SIZES,
-    exact_p_value,
-    floor_sets,
-    floor_tests,
-    judged_size,
-    p_value,
-    simulate_floors,
-    verdict_metrics,
-)
+from parvibench.metrics.floors import ALPHA, SIZES, exact_p_value, floor_tests, judged_size, p_value, verdict_metrics
 
 FLOOR = Floor(100, np.arange(1.0, 301.0))
 
@@ -180,32 +169,18 @@ def test_between_sizes_power_laws_are_exact_and_signed_floors_are_joined() -> No
     assert reference.floor("w2", 99) is reference.floor("w2", 501) is reference.floor("w1", 100) is None
 
 
-@pytest.mark.ci
 def test_simulated_floors_have_the_laws_of_theory(make_context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """mean_error^2 of exact draws is chi^2_D / (D n)."""
-    monkeypatch.setattr(floors, "SIZES", (50, 100))
-    monkeypatch.setattr(floors, "CURVE_SIZES", (50,))
-    monkeypatch.setattr(floors, "OTHER_SETS", 20)
-    monkeypatch.setattr(floors, "SETS_A_METRIC", 3)
+    """mean_error^2 of exact draws is chi^2_D / (D n); every metric that has floors and applies has one."""
+    monkeypatch.setattr(own_floors, "FEWEST", 200)
+    monkeypatch.setattr(own_floors, "SETS_A_METRIC", 1)
     generator = Generator().manual_seed(8)
-    draws = torch.randn(3000, 2, generator=generator, dtype=torch.float64)
-    context = make_context(2, draws)
+    context = make_context(2, torch.randn(3000, 2, generator=generator, dtype=torch.float64))
     context.reference.certificate.update(mean=[0.0, 0.0], sd=[1.0, 1.0])
-    sets = {n: torch.randn(200, n, 2, generator=generator, dtype=torch.float64) for n in (50, 100)}
-    found = simulate_floors(context.task, context.reference, lambda n: iter(sets[n]))
-    judged = {m for m, row in registry.metrics().items() if row.need in ("reference", "target", "moments")}
-    assert set(found) == {m for m in judged if not m.startswith("w2sq_window")}
-    assert set(found["sliced_w2"]) == {50, 100}
-    assert all(len(table[50]) == min(200, floor_sets(m, 50, context.task)) for m, table in found.items())
-    assert len(found["w1"][50]) == 20
-    assert len(found["w2"][50]) == 30
-    longer = simulate_floors(context.task, replace(context.reference, floors=found), lambda n: iter(sets[n]))
-    assert all(np.array_equal(longer[m][n], v) for m, table in found.items() for n, v in table.items())
-    monkeypatch.setattr(floors, "OTHER_SETS", 40)
-    longer = simulate_floors(context.task, replace(context.reference, floors=found), lambda n: iter(sets[n]), ["w1"])
-    fresh = simulate_floors(context.task, context.reference, lambda n: iter(sets[n]), ["w1"])
-    assert np.array_equal(longer["w1"][50], fresh["w1"][50])
-    assert len(fresh["w1"][50]) == 40
+    pool = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
+    drawn = own_floors.drawn_from(pool, "theory")
+    found = own_floors.pooled_floors(context.task, [(context.reference, drawn)], [(100, ["mean_error", "mmd2"])])
+    assert {m: set(t) for m, t in found.items()} == {"mean_error": {100}, "mmd2": {100}}
+    assert len(found["mmd2"][100]) == 200
     assert stats.kstest(200 * np.square(found["mean_error"][100]), stats.chi2(2).cdf).pvalue > 1e-3
 
 
@@ -230,11 +205,11 @@ def exact_values(banana: Context) -> dict[str, np.ndarray]:
 @pytest.mark.ci
 def test_exact_draws_are_called_distinguishable_at_most_at_alpha(banana: Context, exact_values) -> None:
     """Every metric and the Holm verdict; binomial 99.99% limit, so 0.2% false alarms over all."""
-    limit = stats.binom.ppf(0.9999, 100, floors.ALPHA)
+    limit = stats.binom.ppf(0.9999, 100, ALPHA)
     p = {}
     for name, values in exact_values.items():
         p[name] = [p_value(name, v, banana.reference.floor(name, 100)) for v in values]
-        assert sum(v <= floors.ALPHA for v in p[name]) <= limit, name
+        assert sum(v <= ALPHA for v in p[name]) <= limit, name
     names = verdict_metrics(banana.task)
     called = [
         floor_tests({m: exact_values[m][i] for m in names}, 100, banana.reference, banana.task.metrics).verdict

@@ -15,7 +15,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.compute import copied_rows, values_of
-from parvibench.reference import own
+from parvibench.reference import given
 
 RNG = np.random.default_rng(17)
 Y, X = RNG.normal(size=(4000, 2)), RNG.normal(size=(200, 2))
@@ -27,8 +27,8 @@ METRICS = ["sliced_w2", "mmd2", "kl_knn", "mean_error", "sd_error", "correlation
 def small() -> Iterator[None]:
     """Two sizes of floors, and fewer rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(own, "SIZES", (50, 100))
-        patch.setattr(own, "ROWS", 1500)
+        patch.setattr(given, "SIZES", (50, 100))
+        patch.setattr(given, "ROWS", 1500)
         yield
 
 
@@ -107,12 +107,12 @@ def test_one_dimension_has_its_level() -> None:
     for law in (stats.norm, stats.t(2), stats.expon, stats.poisson(40)):
         draw = law.rvs if hasattr(law, "rvs") else law
         rows = np.asarray(draw(size=5000, random_state=1), dtype=float)[:, None]
-        reference = Reference(own.torch.tensor(rows), False, {})
+        reference = Reference(given.torch.tensor(rows), False, {})
         sets = np.asarray(draw(size=(300, 500, 1), random_state=2), dtype=float)
-        assert sum(copied_rows(own.torch.tensor(x), reference) > 0 for x in sets) == 0
+        assert sum(copied_rows(given.torch.tensor(x), reference) > 0 for x in sets) == 0
         if law is not stats.poisson(40) and len(np.unique(rows)) == len(rows):
             copied = np.concatenate([rows[:100], sets[0][100:]])
-            assert copied_rows(own.torch.tensor(copied), reference) >= 100
+            assert copied_rows(given.torch.tensor(copied), reference) >= 100
 
 
 def test_a_floor_s_sets_are_as_samples_are() -> None:
@@ -120,13 +120,13 @@ def test_a_floor_s_sets_are_as_samples_are() -> None:
 
     Moments of draws with the floor's sets among them made it lower by five spreads.
     """
-    task, rng = own.DrawsTask(dim=200), np.random.default_rng(3)
+    task, rng = given.DrawsTask(dim=200), np.random.default_rng(3)
     task = replace(task, metrics=("mean_error", "sd_error"))
     for rows, n in ((400, 50), (12_000, 100)):
-        reference, _ = own.reference_of_draws(task, own.torch.tensor(rng.normal(size=(rows, 200))), n)
+        reference, _ = given.reference_of_draws(task, given.torch.tensor(rng.normal(size=(rows, 200))), n)
         for name in task.metrics:
             fresh = [
-                values_of([name], own.torch.tensor(rng.normal(size=(n, 200))), Context(task, reference))[name]
+                values_of([name], given.torch.tensor(rng.normal(size=(n, 200))), Context(task, reference))[name]
                 for _ in range(200)
             ]
             assert abs(np.median(fresh) - reference.floor(name, n).median) < 0.6 * np.std(fresh), (rows, name)
@@ -137,8 +137,8 @@ def test_coincidences_in_one_dimension_are_no_copies() -> None:
     for form in (np.float32, np.float64, lambda x: x.round(4)):
         for seed in range(40):
             rng = np.random.default_rng(seed)
-            reference = Reference(own.torch.tensor(form(rng.normal(size=(300, 1))).astype(float)), False, {})
-            assert copied_rows(own.torch.tensor(form(rng.normal(size=(500, 1))).astype(float)), reference) == 0
+            reference = Reference(given.torch.tensor(form(rng.normal(size=(300, 1))).astype(float)), False, {})
+            assert copied_rows(given.torch.tensor(form(rng.normal(size=(500, 1))).astype(float)), reference) == 0
 
 
 @pytest.mark.parametrize("shape", every([(200,)], [(200,), (200, 1), (4, 100, 1), "frame"]))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,20 +28,16 @@ from parvibench.core.streams import derive_seed
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
 from parvibench.metrics.compute import compute
-from parvibench.metrics.equivalent import POOL_SIZE, POOLS, V_STATISTICS, equivalent_sample_size, v_constants
-from parvibench.metrics.floors import (
-    ALPHA,
-    floor_tests,
-    judged_metrics,
-    judged_size,
-    p_value,
-    simulate_floors,
-    verdict_metrics,
-)
+from parvibench.metrics.equivalent import V_STATISTICS, equivalent_sample_size, v_constants
+from parvibench.metrics.floors import ALPHA, floor_tests, judged_metrics, judged_size, p_value, verdict_metrics
+from parvibench.metrics.mmd import self_similarity
+from parvibench.metrics.own_floors import pooled_floors
 from parvibench.metrics.pairwise import median_distance, thin
-from parvibench.reference.build import ROWS, calibrated, equivalence_constants
 from parvibench.tasks.mixtures import FullMixture, MixtureTask
 
+#: Rows of the reference, sizes of the sets of its floors, and sets of exact draws that estimate gap and bias.
+ROWS, SIZES = 10_000, (2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 4000)
+POOLS, POOL_SIZE = 50, 10_000
 DIMENSIONS = (2, 22, 100)
 #: Half the distance between the modes along the first coordinate, in sds of a mode.
 SEPARATION = 2.0
@@ -138,20 +133,20 @@ def make_reference(dim: int, folder: Path) -> Path:
     def generator(purpose: str) -> Generator:
         return Generator().manual_seed(derive_seed("calibration", task.name, purpose))
 
-    def sets(n: int, count: int = floors.SETS) -> Iterator[Tensor]:
+    def sets(n: int, count: int) -> Iterator[Tensor]:
         g = generator(f"floor-{n}")
         return (task.exact(n, g) for _ in range(count))
 
     rows = task.exact(ROWS, generator("rows")).float().double()
     mean, sd = task.facts.mean.tolist(), task.facts.sd.tolist()
-    certificate = {"mean": mean, "sd": sd, "bandwidth": median_distance(rows)}
-    found = calibrated(task, Reference(rows, True, certificate), sets)
+    certificate = {"mean": mean, "sd": sd, "bandwidth": (h := median_distance(rows))}
+    found = Reference(rows, True, certificate | {"self_similarity": self_similarity(rows, h)})
     context = Context(task, found)
     at_large = [compute(LARGE_METRICS, x[None], context)[0] for x in sets(LARGE, LARGE_SETS)]
-    names = list(dict.fromkeys((*found.floors, *LARGE_METRICS, *EQUIVALENT_METRICS)))
-    constants = equivalence_constants(task, found, sets, names, floors.silent)
+    names = list(dict.fromkeys((*floors.NEEDED, *verdict_metrics(task), *LARGE_METRICS, *EQUIVALENT_METRICS)))
+    constants = v_constants(task, found, sets(POOL_SIZE, POOLS), [m for m in V_STATISTICS if m in names])
     found = replace(found, certificate=found.certificate | {"v_statistics": constants})
-    tables = {m: dict(t) for m, t in floors.simulate_floors(task, found, sets, names).items()}
+    tables = simulated(task, found, names, cache(lambda n: generator(f"floor-{n}")))
     for metric in LARGE_METRICS:
         tables[metric][LARGE] = np.sort([float(values[metric][0]) for values in at_large])
     stored = {
@@ -161,6 +156,16 @@ def make_reference(dim: int, folder: Path) -> Path:
     }
     torch.save(stored, file)
     return file
+
+
+def simulated(
+    task: PairTask, reference: Reference, names: Sequence[str], generator: Callable[[int], Generator]
+) -> dict[str, dict[int, NDArray[Any]]]:
+    """Floors of fresh draws, each size from a generator of its own; of the sliced distance at more sizes."""
+    plan = [
+        (n, names if n in floors.SIZES else ["sliced_w2"]) for n in SIZES if n in floors.SIZES or "sliced_w2" in names
+    ]
+    return pooled_floors(task, [(reference, lambda n: task.exact(n, generator(n)))], plan)
 
 
 @cache
@@ -249,12 +254,12 @@ def autoregressive() -> pd.DataFrame:
     certificate = {"mean": [0.0], "sd": [1.0], "bandwidth": median_distance(rows)}
     reference = Reference(rows, True, certificate)
 
-    def sets(n: int) -> Iterator[Tensor]:
-        return (torch.randn(n, 1, generator=g, dtype=torch.float64) for _ in range(floors.SETS))
-
     names = ("mmd2_linear", "mmd2")
-    constants = v_constants(task, reference, islice(sets(POOL_SIZE), POOLS), names)
-    tables = simulate_floors(task, reference, sets, names)
+    pools = (torch.randn(POOL_SIZE, 1, generator=g, dtype=torch.float64) for _ in range(POOLS))
+    constants = v_constants(task, reference, pools, names)
+    plan = [(n, names) for n in floors.SIZES]
+    normal = (reference, lambda n: torch.randn(n, 1, generator=g, dtype=torch.float64))
+    tables = pooled_floors(task, [normal], plan)
     reference = Reference(rows, True, certificate | {"v_statistics": constants}, tables)
     e = torch.randn(AR_CHAINS, N, generator=g, dtype=torch.float64)
     x = e.clone()

@@ -22,9 +22,10 @@ from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
 from parvibench.metrics.coordinates import _marginals, worst_named
-from parvibench.metrics.floors import ADDED, ALPHA, WEIGHTS, FloorTests, floor_tests, verdict_metrics
+from parvibench.metrics.floors import ALPHA, WEIGHTS, FloorTests, floor_tests, verdict_metrics
 from parvibench.statistics import holm
 
+ADDED = "worst_coordinate"
 LEVELS = (
     "banana", "student-t", "funnel-10d", "gmm2-20d", "gmm40-50d", "brownian-32", "many-well-32", "student-mixture-50d",
     "lapd-mixture-32", "gaussian-100d", "x-shaped", "monomial-gamma",

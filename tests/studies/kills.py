@@ -39,7 +39,8 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.processes import Workers
-from parvibench.reference import own
+from parvibench.metrics import own_floors
+from parvibench.reference import build as builder
 from parvibench.tracking.mirror import MirrorObserver, sync
 
 TASKS = [
@@ -332,12 +333,12 @@ def kill_build(kills: int, folder: Path, chance: Random) -> list[str]:
     """``reference build`` over an older reference: the same draws, floors and certificate."""
     place = folder / "mine.py"
     place.write_text(MINE)
-    sizes = {"ROWS": 600, "POOL": 3000, "SIZES": (100,), "_FEWEST": 300, "SETS_A_METRIC": 1, "_CURVE": ()}
+    sizes = {"SIZES": (100,), "FEWEST": 300, "SETS_A_METRIC": 1, "CURVE": ()}
     build = ("reference", "build", f"{place}:wide", "--method", "exact", "--folder", "{}")
     older = Command([a.replace("{}", str(folder / "killed")) for a in build])
-    with mock.patch.multiple(own, **sizes | {"ROWS": 500}):
+    with mock.patch.multiple(own_floors, **sizes), mock.patch.multiple(builder, ROWS=500, POOL=3000):
         older.undisturbed()
-    with mock.patch.multiple(own, **sizes):
+    with mock.patch.multiple(own_floors, **sizes), mock.patch.multiple(builder, ROWS=600, POOL=3000):
         kill_command(kills, folder, chance, *build)
     return same_files(folder / "killed", folder / "right")
 

@@ -20,9 +20,9 @@ from parvibench.core.errors import ParVIBenchError
 from parvibench.core.registry import has_reference, load_task
 from parvibench.core.target import Target
 from parvibench.core.task import Task
-from parvibench.reference.build import default_folder
-from parvibench.reference.own import build_from_draws
-from parvibench.reference.own_gates import Effort, chains_of
+from parvibench.reference.build import build_from_draws, default_folder
+from parvibench.reference.chains import chains_of
+from parvibench.reference.gates import Effort
 from parvibench.tasks._posterior import PosteriorTask, Uniform
 from parvibench.tasks._transforms import Layout
 

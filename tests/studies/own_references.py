@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from parvibench.metrics.copies import find_copies
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.reference.own import DrawsTask, reference_of_draws
+from parvibench.reference.given import DrawsTask, reference_of_draws
 
 Array = NDArray[np.float64]
 #: Dimension -> references, and sets judged against each: 200 sets.

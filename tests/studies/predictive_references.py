@@ -56,7 +56,7 @@ from parvibench.core.task import Problem, Task
 from parvibench.harness.run.compiling import CompiledDensity
 from parvibench.reference import certificates
 from parvibench.reference.build import default_folder
-from parvibench.reference.long_run import agreement, diagnostics
+from parvibench.reference.gates import agreement, diagnostics
 
 SEED = 20261125
 SPLITS, CHAINS = 3, 16

@@ -18,10 +18,9 @@ from torch import Generator
 from parvibench.core import registry
 from parvibench.core.registry import load_task
 from parvibench.core.task import DENSITY_METRICS
-from parvibench.metrics import floors
+from parvibench.metrics import floors, own_floors
 from parvibench.metrics.floors import judged_metrics
 from parvibench.metrics.power import detected_alterations, power_table
-from parvibench.reference import build
 
 #: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
@@ -62,13 +61,10 @@ def test_alterations_are_what_their_names_say() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {
-        floors: {
-            "SETS": 30, "OTHER_SETS": 20, "SETS_A_METRIC": 2, "SIZES": (20, 50), "CURVE_SIZES": (5, 20, 50),
-            "_FULL_SIZES": (20, 50),
-        },
-        build: {"POOLS": 5, "POOL_SIZE": 500},
+        floors: {"SIZES": (20, 50)},
+        own_floors: {"FEWEST": 20, "SETS_A_METRIC": 2},
         calibration_trials: {
-            "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
+            "SIZES": (5, 20, 50), "POOLS": 5, "POOL_SIZE": 500, "ROWS": 500, "LARGE": 100, "LARGE_SETS": 10, "N": 50, "EQUIVALENT_SETS": 40, "BATCH": 10,
         },
     }  # fmt: skip
     for module, values in sizes.items():
@@ -121,7 +117,7 @@ def test_no_judged_metric_is_without_its_power() -> None:
     table = power_table()
     pd.testing.assert_frame_equal(table, shipped().power)
     # Power of the worst coordinate is measured by `coordinates.py`; the shipped table of the others is older than it.
-    others = ("amari", "kl_projected", floors.ADDED)
+    others = ("amari", "kl_projected", "worst_coordinate")
     everywhere = [m for m in judged_metrics() if not m.startswith("w2sq_window") and m not in others]
     for dim in DIMENSIONS:
         rows = table[(table["dim"] == dim) & (table["n"] == N)]

@@ -23,7 +23,8 @@ from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers import cluster
 from parvibench.harness.workers.executors import Outcome
 from parvibench.harness.workers.jobs import ChunkJob
-from parvibench.reference import own
+from parvibench.metrics import own_floors
+from parvibench.reference import build
 
 SHORT = ("--replicates", "1", "--particles", "20", "--budget", "scores_per_particle=10")
 
@@ -31,15 +32,10 @@ SHORT = ("--replicates", "1", "--particles", "20", "--budget", "scores_per_parti
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """References of few rows, sizes and sets."""
-    for name, value in {
-        "ROWS": 600,
-        "POOL": 3000,
-        "SIZES": (100,),
-        "_FEWEST": 300,
-        "SETS_A_METRIC": 1,
-        "_CURVE": (),
-    }.items():
-        monkeypatch.setattr(own, name, value)
+    for name, value in {"SIZES": (100,), "FEWEST": 300, "SETS_A_METRIC": 1, "CURVE": ()}.items():
+        monkeypatch.setattr(own_floors, name, value)
+    monkeypatch.setattr(build, "ROWS", 600)
+    monkeypatch.setattr(build, "POOL", 3000)
 
 
 def draw(n: int, seed: int) -> np.ndarray:
@@ -127,10 +123,7 @@ def test_a_reference_is_built_and_used_like_a_shipped_one(
     assert "over its floor" in page
     assert "a, b" in page  # the names of the coordinates
     assert call("reference", "verify", "mine.py:wide").code == 0
-    assert (
-        "`parvibench reference build mine.py:wide` makes reference and floors again"
-        in call("reference", "floors", "mine.py:wide").err
-    )
+    assert "wide: complete" in call("reference", "floors", "mine.py:wide").err
     assert "No reference" not in page
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

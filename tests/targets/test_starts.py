@@ -11,7 +11,8 @@ import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, UnsupportedError
 from parvibench.core.task import Task
-from parvibench.reference import own_gates
+from parvibench.reference.chains import chains_of
+from parvibench.reference.gates import Effort
 from parvibench.targets.starts import begin_at_fits
 
 FITS = ("pathfinder", "laplace")
@@ -59,8 +60,8 @@ def test_starts_lie_in_the_mass_of_a_badly_scaled_regression(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "asked"), [("pathfinder", "task"), ("laplace", "task"), ("", "laplace")])
 def test_chains_of_a_reference_begin_there(kind: str, asked: str) -> None:
     """From N(0, I) they are tens of thousands from the coefficients, and 10 steps do not reach them."""
-    effort = own_gates.Effort("nuts", warmup=10, draws=10, chains=45, start=asked)
-    chains, _, _ = own_gates.chains_of(pb.task(earnings, dim=3, initial=kind or None), effort, lambda *_: None)
+    effort = Effort("nuts", warmup=10, draws=10, chains=45, start=asked)
+    chains, _, _ = chains_of(pb.task(earnings, dim=3, initial=kind or None), effort, lambda *_: None)
     mean, sd = posterior()
     first = (chains[0].numpy() - mean) / sd
     assert chains.shape == (10, 45, 3)

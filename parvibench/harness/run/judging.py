@@ -23,6 +23,7 @@ from parvibench.harness.marks import blown_up
 from parvibench.harness.suite.cells import Cell
 from parvibench.metrics.compute import compute_guarded
 from parvibench.metrics.floors import judged_size
+from parvibench.metrics.own_floors import with_floors
 
 from .chunks import ChunkResult, metrics_key, unpack
 
@@ -43,7 +44,7 @@ def context_maker(task: Task, replicates: Sequence[int], metrics: Sequence[str])
 
 def thinned_values(names: Sequence[str], samples: Tensor, context: Context) -> dict[str, list[float]]:
     """Metrics of evenly thinned samples (R, n, D), of the next smaller size with floors; none where n has floors."""
-    reference = context.task.floored()
+    reference = with_floors(context.task, context.task.floored(), samples.shape[1])
     n = judged_size(samples.shape[1], reference)
     if reference is None or n is None or n == samples.shape[1]:
         return {}

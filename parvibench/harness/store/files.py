@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import from_json
 
+from parvibench.core.atomic import write_atomically as write_atomically
 from parvibench.core.errors import DamagedError, DiskError, InputError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord
 
@@ -29,21 +30,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 #: Seconds between two snapshots of a chunk.
 EVERY_S = 60.0
 _DIGEST = hashlib.sha256().digest_size
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file aside, flush it and rename it into place: it is there as a whole or not at all."""
-    handle, aside = tempfile.mkstemp(prefix=f".new-{path.name[:50]}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
-        Path(aside).replace(path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
 
 
 def output_place(path: str | Path, *, folder: bool = False) -> Path:

@@ -108,7 +108,12 @@ class Cluster:
             Path(p) for p in (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0]) if p.endswith(".py")
         ]
         home = home_of(cell.task) if cell.place else None
-        kept = [Path(str(home / f"{cell.task}.{ending}")) for ending in ("json", "npz")] if home is not None else []
+        names = [
+            f"{cell.task}.json",
+            f"{cell.task}.npz",
+            *(p.name for p in Path(str(home)).glob(f"{cell.task}.floors-*")),
+        ]
+        kept = [Path(str(home / name)) for name in names] if home is not None else []
         try:
             plugins = {str(path): path.read_bytes() for path in files}
             references = {path.name: path.read_bytes() for path in kept}
