@@ -139,7 +139,7 @@ def record(
 
 
 def formats() -> Any:
-    """The writers of an outcome: ``lines``, ``markdown``, ``junit`` and ``document``, each of ``Findings``."""
+    """The writers of an outcome: ``lines`` and ``document``, each of ``Findings``."""
     from parvibench.checks import output
 
     return output

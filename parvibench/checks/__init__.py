@@ -4,7 +4,7 @@
 - ``baseline.py``, ``replicates.py``: a file of recorded replicates, and the questions about it;
 - ``selection.py``: the questions of a check; ``rounds.py``: measures them until every answer is clear;
 - ``question.py``, ``evidence.py``, ``outcomes.py``: what a question is, its p-values, its verdicts;
-- ``words.py``, ``output.py``: the outcome in words, as text, Markdown, JSON and JUnit XML; ``plugin.py``: in pytest, ``parametrize``;
+- ``words.py``, ``output.py``: the outcome in words, as text and JSON; ``plugin.py``: in pytest, ``parametrize``;
 - ``summaries.py``, ``ranks.py``: statistics that questions share.
 """
 
