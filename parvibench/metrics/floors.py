@@ -33,7 +33,7 @@ OTHER_SETS = 200
 #: Simulated values per metric of a verdict: each can be rejected alone, by Holm, with the weights below.
 SETS_A_METRIC = 40
 CHEAP = (
-    "sliced_w2", "mmd2_linear", "mean_error", "sd_error", "worst_coordinate", "correlation_error", "ks_marginal",
+    "sliced_w2", "mean_error", "sd_error", "worst_coordinate", "correlation_error", "ks_marginal",
     "tail_error", "modes_found", "mode_weight_tv", "amari",
 )  # fmt: skip
 ALPHA = 0.05
@@ -63,8 +63,6 @@ _FULL_SIZES = (100, 500, 1000)
 _PROBE = 50
 #: Weights in the verdict, one for all others. Wrong weights of modes, and missing tails, show in one metric only.
 WEIGHTS = {"mode_weight_tv": 8.0, "tail_error": 3.0}
-#: Zero is best of it: a few far points make it negative without bound.
-SIGNED = ("ksd_u",)
 #: Without these of a task's metrics, and one of the second group, nothing is called indistinguishable.
 NEEDED = ("mmd2", "sliced_w2")
 NEEDED_ONE = ("kl_knn", "ks_marginal")
@@ -335,6 +333,6 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:
     """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
     higher = registry.metrics()[metric].direction == "higher"
-    better = np.abs if metric in SIGNED else np.negative if higher else np.positive
+    better = np.negative if higher else np.positive
     found = better(rounded(np.atleast_1d(np.asarray(values, dtype=float))))
     return np.where(np.isnan(found), np.inf, found), better(rounded(floor.values))

@@ -74,8 +74,6 @@ _OF_REFERENCE: Mapping[str, Formula] = {
     "mmd2": lambda x, y, h: _discrepancy(_gaussian(h), x, y, unbiased=False),
     "mmd2_u": lambda x, y, h: _discrepancy(_gaussian(h), x, y, unbiased=True),
     "mmd2_u_fixed": lambda x, y, h: _discrepancy(lambda d: np.exp(-(d**2) / 10), x, y, unbiased=True),
-    "mmd2_imq": lambda x, y, h: _discrepancy(lambda d: (1 + d**2 / h**2) ** -0.5, x, y, unbiased=False),
-    "mmd2_linear": lambda x, y, h: float(((x.mean(0) - y.mean(0)) ** 2).sum()),
     "energy_distance": lambda x, y, h: -_discrepancy(lambda d: d, x, y, unbiased=False),
     "w1": lambda x, y, h: _transport(x, y, 1),
     "w2": lambda x, y, h: math.sqrt(_transport(x, y, 2)),
@@ -103,17 +101,9 @@ def _stein(profile: Callable[[Array], tuple[Array, Array, Array]]) -> Callable[[
 
 
 _IMQ = _stein(lambda q: ((1 + q) ** -0.5, -0.5 * (1 + q) ** -1.5, 0.75 * (1 + q) ** -2.5))
-_RBF = _stein(lambda q: (np.exp(-q / 2), -0.5 * np.exp(-q / 2), 0.25 * np.exp(-q / 2)))
-
-
-def _signed(u: float) -> float:
-    return math.copysign(math.sqrt(abs(u)), u)
-
 
 _OF_SCORE: Mapping[str, Callable[[Array, Array, float], float]] = {
-    "ksd": lambda x, s, c: math.sqrt(_IMQ(x, s, c).mean()),
-    "ksd_rbf": lambda x, s, c: math.sqrt(_RBF(x, s, c).mean()),
-    "ksd_u": lambda x, s, c: _signed(float(_IMQ(x, s, c)[~np.eye(len(x), dtype=bool)].mean())),
+    "ksd": lambda x, s, c: math.sqrt(_IMQ(x, s, c).mean())
 }
 
 
