@@ -131,10 +131,8 @@ def record(
 
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
-    made = make(
-        chosen.subjects(old), chosen.densities, seed=_root(seed, samplers), date=f"{dt.date.today():%Y-%m-%d}",
-        workers=workers, notify=notify,
-    )  # fmt: skip
+    date = f"{dt.date.today():%Y-%m-%d}"
+    made = make(chosen.subjects(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
     return (made, None) if old is None else replaced(old, made)
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from parvibench.core.streams import derive_seed
 from parvibench.harness.workers.interrupts import Interrupts
 
-from .outcomes import RED, Test, decide, failed, gating
+from .outcomes import RED, Test, decide, failed
 from .question import Measurement, Question, Values, batches, measure
 from .summaries import joined
 
@@ -49,7 +49,7 @@ class Findings:
     tests: list[Test]  #: one per statistic, in the order of the questions; of the last stage measured
     threshold: float  #: p-value at which a test failed
     seed: int  #: of all fresh replicates
-    new: list[str] = field(default_factory=list)  #: cells and densities that are not in the baseline
+    new: list[str] = field(default_factory=list)  #: cells that are not in the baseline
     #: cells whose settings, budget or version differ from the baseline's, and in what
     incomparable: list[str] = field(default_factory=list)
     #: sampler -> options that repeat its questions on the command line
@@ -102,7 +102,7 @@ def check(
         keep: called at the end with every question and all its fresh values.
     """
     plan = plan or Plan()
-    threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
+    threshold = plan.threshold(sum(len(q.expected()) for q in questions))
     values: list[dict[str, list[float]]] = [{} for _ in questions]
     tests: dict[int, list[Test]] = {}
     pending, done = list(range(len(questions))), 0
@@ -146,5 +146,5 @@ def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:
     """Whether the answer is not clear yet."""
     if any(t.verdict in RED for t in tests):
         return False
-    gates = gating(question.expected())
-    return any(t.p_value * len(gates) < doubt for t in tests if t.metric in gates)
+    expected = question.expected()
+    return any(t.p_value * len(expected) < doubt for t in tests if t.metric in expected)

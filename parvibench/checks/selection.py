@@ -48,7 +48,7 @@ class Selection:
         from .baseline import Baseline, questions
 
         stored = Baseline.load(baseline)
-        asked = questions(stored, self._cells(stored), self.densities)
+        asked = questions(stored, self._cells(stored))
         return asked._replace(questions=[*asked.questions, *self.truths])
 
     def subjects(self, old: Baseline | None) -> list[Subject]:
@@ -56,11 +56,6 @@ class Selection:
         from .baseline import cell_subject
 
         return [cell_subject(cell) for cell in self._cells(old)]
-
-    @property
-    def densities(self) -> list[str]:
-        """Tasks from outside, whose densities a baseline records, too."""
-        return [t for t in self.tasks if registry.is_place(t)]
 
     def _cells(self, stored: Baseline | None) -> list[Cell]:
         """Samplers on the named tasks, by default on those of the baseline."""

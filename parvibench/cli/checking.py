@@ -146,7 +146,7 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
         if not yes and not typer.confirm(f"Write {path}?"):
             return EXIT_FAILED
     made.write(path)
-    answer(f"{path}: {len(made.cells)} cells, {len(made.densities)} densities")
+    answer(f"{path}: {len(made.cells)} cells")
     return 0
 
 

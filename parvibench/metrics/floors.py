@@ -39,15 +39,6 @@ CHEAP = (
 ALPHA = 0.05
 #: Metrics with one of these needs have floors: they compare samples with the target.
 JUDGED = ("reference", "target", "moments", "modes", "unmixing")
-#: Why the others have none.
-NO_FLOOR = {
-    "path": "describes a chain; independent draws have none",
-    "predictive": "held-out rows have no law to draw from; certified predictions bring floors of their own",
-    "cost": "describes the run",
-    "decisions": "compares with the best action on the same contexts",
-    "motion": "describes the run",
-    "diagnostics": "describes the run",
-}
 #: Joined the verdicts when the floors of the others were stored: it asks for no more values of them.
 ADDED = "worst_coordinate"
 #: Sample sizes that verdicts are given at; the last where the reference has enough rows.

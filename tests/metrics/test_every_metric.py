@@ -6,13 +6,10 @@ program.
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from parvibench.core import registry
-from parvibench.core.metric import Need
-from parvibench.metrics import floors
 
 #: Metric -> file of this folder, and the test in it.
 KNOWN_ANSWERS = {
@@ -88,9 +85,3 @@ def test_a_known_answer_is_tested(name: str) -> None:
 
 def test_the_known_answers_are_of_registered_metrics() -> None:
     assert set(KNOWN_ANSWERS) <= set(registry.metrics())
-
-
-def test_a_metric_has_floors_or_its_need_says_why_not() -> None:
-    assert set(floors.JUDGED) | set(floors.NO_FLOOR) == set(get_args(Need))
-    assert not set(floors.JUDGED) & set(floors.NO_FLOOR)
-    assert all(floors.NO_FLOOR.values())

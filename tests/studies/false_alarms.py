@@ -27,7 +27,6 @@ from scipy import stats
 from parvibench.checks.baseline import Baseline, cell_subject, make
 from parvibench.checks.baseline import questions as baseline_questions
 from parvibench.checks.evidence import bound_p_value, law_p_values
-from parvibench.checks.outcomes import gating
 from parvibench.checks.question import Bound, Expected, Law, Question, Values
 from parvibench.checks.rounds import Keep, Plan, check
 from parvibench.checks.selection import select_questions
@@ -58,15 +57,14 @@ def baseline(store: Path) -> Baseline:
     """The baseline of all clean runs of a store, made at the first."""
     file = store / "baseline.json"
     if not file.is_file():
-        tasks = sorted({c.task for c in cells()})
-        make([cell_subject(c) for c in cells()], tasks, seed=derive_seed("false alarms, baseline"), date="").write(file)
+        make([cell_subject(c) for c in cells()], seed=derive_seed("false alarms, baseline"), date="").write(file)
     return Baseline.load(file)
 
 
 @cache
 def all_questions(store: Path) -> list[Question]:
-    """Questions about all built-in samplers against known truth, and about the cells and their densities against the baseline."""
-    asked = baseline_questions(baseline(store), cells(), sorted({c.task for c in cells()}))
+    """Questions about all built-in samplers against known truth, and about the cells against the baseline."""
+    asked = baseline_questions(baseline(store), cells())
     assert not asked.new + asked.incomparable, asked
     return [*select_questions().truths, *asked.questions]
 
@@ -113,7 +111,7 @@ def pools(store: Path) -> tuple[list[Pool], dict[int, dict[str, Any]]]:
     first = Plan().stages[0]
     found = []
     for question in all_questions(store):
-        expected = {n: e for n, e in question.expected().items() if n in gating(question.expected())}
+        expected = question.expected()
         rows = [d["values"][key(question)] for d in documents.values()]
         rows = [row for row in rows if set(expected) <= set(row)]  # a run without one of them was red
         fresh = {n: np.array([v for row in rows for v in row[n][:first]], dtype=float) for n in expected}
