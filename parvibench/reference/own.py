@@ -25,8 +25,8 @@ from parvibench.core.metric import Context, Cost
 from parvibench.core.reference import Reference, fingerprint_rows
 from parvibench.core.target import Target
 from parvibench.core.task import Task
+from parvibench.data.draws.arrays import Draws
 from parvibench.data.draws.naming import listed
-from parvibench.data.samples import Draws
 from parvibench.metrics.compute import in_parallel, values_of
 from parvibench.metrics.copies import Copies
 from parvibench.metrics.divergence import NEAREST

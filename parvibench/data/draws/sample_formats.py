@@ -3,7 +3,7 @@
 ``python -m parvibench.data.draws.sample_formats FILE [CHOICE]`` writes shape and names of what the file holds, and its numbers
 (float64), to standard output, or one line about what is wrong to standard error and exits 3. Its memory is limited, and
 a parser that crashes takes nothing with it. A further format is a function here, from a path and a ``Choice`` to
-``Found``, and its ending in ``FORMATS``.
+``Draws``, and its ending in ``FORMATS``.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,11 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import install_hint
 
-from .arrays import REAL, Choice, Found, read_array, refuse_many, settled
+from .arrays import REAL, Choice, Draws, read_array, refuse_many, settled
 from .axes import Variable, arrange
 from .naming import BY_WEIGHTS, is_weight, listed
 from .table_files import read_csv, read_parquet
-from .tables import arranged, offered, wanted
+from .tables import offered, read_table
 
 #: Address space of the reading process, bytes: a parser's own needs, and a few copies of that many numbers. PyTorch
 #: reserves more.
@@ -40,15 +41,15 @@ _PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsign
 _OF_CHAIN = re.compile(r"(?i)chains?[_ .-]?\d+")
 
 
-Reader = Callable[[Path, Choice], Found]
+Reader = Callable[[Path, Choice], Draws]
 
 
-def _npy(path: Path, choice: Choice) -> Found:
+def _npy(path: Path, choice: Choice) -> Draws:
     with path.open("rb") as file:
         return arrange({"": Variable(read_array(file, path.stat().st_size))}, choice)
 
 
-def _npz(path: Path, choice: Choice) -> Found:
+def _npz(path: Path, choice: Choice) -> Draws:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         names = [m.filename.removesuffix(".npy") for m in members]
@@ -73,18 +74,18 @@ def _npz(path: Path, choice: Choice) -> Found:
         return arrange({"": Variable(read("arr_0" if names == ["arr_0"] else "samples"))}, choice)
 
 
-def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
+def _joined(variables: Mapping[str, Variable], choice: Choice) -> Draws:
     refuse_many(sum(variable.values.size for variable in variables.values()))
-    found = arrange(variables, choice)
-    if found.values.ndim == 3 or not offered(found.names)[1]:
-        return found
+    draws = arrange(variables, choice)
+    if draws.values.ndim == 3 or not offered(draws.names)[1]:
+        return draws
     # Chains and draws were stacked into one dimension.
-    columns, place_of = (dict(zip(found.names, own, strict=True)) for own in (found.values.T, found.places))
-    table = arranged(columns, *wanted(found.names, choice), choice)
-    return table._replace(said=[*found.said, *table.said], places=[place_of[name] for name in table.names])
+    columns, place_of = (dict(zip(draws.names, own, strict=True)) for own in (draws.values.T, draws.places))
+    table = read_table(draws.names, lambda names: {n: columns[n] for n in names}, choice)
+    return replace(table, read=[*draws.read, *table.read], places=[place_of[name] for name in table.names])
 
 
-def _torch(path: Path, choice: Choice) -> Found:
+def _torch(path: Path, choice: Choice) -> Draws:
     """A tensor, or a dictionary of them; nothing but tensors is unpickled."""
     import torch
 
@@ -105,7 +106,7 @@ def _plain(tensor: Any) -> NDArray[Any]:
     return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).detach().numpy())
 
 
-def _netcdf(path: Path, choice: Choice) -> Found:
+def _netcdf(path: Path, choice: Choice) -> Draws:
     """The group ``posterior`` of an ArviZ file, or the variables of a file without groups."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from outside is loaded
     h5py = _needed("h5py")
@@ -130,7 +131,7 @@ def _netcdf(path: Path, choice: Choice) -> Found:
         return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
 
 
-def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[str, Any], choice: Choice) -> Found:
+def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[str, Any], choice: Choice) -> Draws:
     """Arrays with names of their dimensions, whose labels are among ``items``; without names as (chain, draw, ...)."""
     variables = {}
     for name, (item, dims) in found.items():
@@ -146,7 +147,7 @@ def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[st
     return _joined(variables, choice)
 
 
-def _zarr(path: Path, choice: Choice) -> Found:
+def _zarr(path: Path, choice: Choice) -> Draws:
     """Likewise of a zarr folder."""
     zarr = _needed("zarr")
     root = zarr.open_group(str(path), mode="r")
@@ -205,16 +206,16 @@ def main(path: Path, choice: str = "{}") -> int:
     try:
         warnings.simplefilter("ignore")
         chosen = Choice(**json.loads(choice))
-        found = settled(FORMATS[path.suffix.lower()](path, chosen), chosen)
-        refuse_many(found.values.size)
-        numbers = np.ascontiguousarray(found.values, dtype=np.float64)
+        draws = settled(FORMATS[path.suffix.lower()](path, chosen), chosen)
+        refuse_many(draws.values.size)
+        numbers = np.ascontiguousarray(draws.values, dtype=np.float64)
     except Exception as error:  # whatever a parser makes of bytes that anybody may have written
         reason = (str(error) or type(error).__name__).split("\n")[0]
         reason = "more memory than a file may take" if isinstance(error, MemoryError) else reason
         sys.stderr.buffer.write(reason[:300].encode(errors="replace"))
         return REFUSED
-    told = {"shape": numbers.shape, "names": found.names, "read": found.said, "places": found.places}
-    sys.stdout.buffer.write(json.dumps(told).encode() + b"\n")
+    form = {name: getattr(draws, name) for name in ("names", "read", "places", "chosen")}
+    sys.stdout.buffer.write(json.dumps({"shape": numbers.shape, **form}).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
 
