@@ -21,7 +21,7 @@ app = typer.Typer()
     "`parvibench evaluate --task banana samples.npy --cost score_evaluations=20000 --label mine`"
 )
 def evaluate(
-    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .txt, .tsv, .parquet, .nc, .zarr or .pt; several files are one chain each.")],
+    samples: Annotated[list[Path], typer.Argument(help="Samples, (n, d) or (chains, draws, d), as .npy, .npz, .csv, .txt, .tsv, .parquet, .nc or .pt; several files are one chain each.")],
     task: Annotated[str | None, typer.Option(help="Task that defines the target; file.py:OBJECT for an unregistered one.", autocompletion=names_of("task"))] = None,
     reference: Annotated[list[Path] | None, typer.Option(help="File of trusted reference draws, instead of the reference of the task (repeatable).")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns to use, as a,b,c, in the order of the task's coordinates.")] = None,

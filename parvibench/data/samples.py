@@ -72,15 +72,14 @@ def _like(draws: Draws, first: Draws, path: str, its: str) -> Draws:
 def _read(path: Path, choice: Choice) -> Draws:
     ending = path.suffix.lower()
     try:
-        there = path.is_file() or (path.is_dir() and ending == ".zarr")
+        there = path.is_file()
     except OSError as error:
         raise InputError(f"{str(path)[:80]}...: {error.strerror}") from None
     if not there:
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
     if ending not in sample_formats.FORMATS:
         raise InputError(f"{path}: samples come as {', '.join(sample_formats.FORMATS)}; got {ending or 'no ending'}")
-    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
-    size = sum(f.stat().st_size for f in files)
+    size = path.stat().st_size
     if not size:
         raise InputError(f"{path}: is empty")
     if size > MAX_BYTES:

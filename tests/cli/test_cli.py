@@ -295,7 +295,7 @@ def test_the_ui_serves_the_mirror_on_loopback(call: Run, tmp_path: Path) -> None
 #: Extra -> modules that it brings.
 MODULES = {
     "ray": ["ray"], "jax": ["jax", "blackjax", "numpyro"], "blackjax": ["jax", "blackjax"], "numpyro": ["jax", "numpyro"],
-    "emcee": ["emcee"], "dynesty": ["dynesty"], "pymc": ["jax", "pymc"], "stan": ["bridgestan", "stanli"], "arviz": ["h5py", "zarr"],
+    "emcee": ["emcee"], "dynesty": ["dynesty"], "pymc": ["jax", "pymc"], "stan": ["bridgestan", "stanli"], "arviz": ["h5py"],
 }  # fmt: skip
 
 

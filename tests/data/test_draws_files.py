@@ -164,18 +164,6 @@ def test_the_posterior_of_an_arviz_file(tmp_path: Path) -> None:
         here(tmp_path / "linked.nc")
 
 
-def test_the_posterior_of_a_zarr_folder(tmp_path: Path) -> None:
-    zarr = pytest.importorskip("zarr")
-    group = zarr.open_group(str(tmp_path / "x.zarr"), mode="w").create_group("posterior")
-    for name, values, dims in (
-        ("chain", np.arange(4), ("chain",)),
-        ("mu", X[..., 0], ("chain", "draw")),
-        ("theta", X[..., 1:], ("chain", "draw", "school")),
-    ):
-        group.create_array(name, data=values, dimension_names=dims)
-    assert np.array_equal(here(tmp_path / "x.zarr").values, X)
-
-
 def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader is a process of its own: h5py is hidden from it by a module that fails."""
     (tmp_path / "h5py.py").write_text("raise ImportError")

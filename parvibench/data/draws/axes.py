@@ -5,7 +5,8 @@ reading; where it has two, the question is put, with the option that settles it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -36,31 +37,38 @@ def arrange(variables: Mapping[str, Variable], choice: Choice) -> Draws:
         ValueError: no variables, lengths that differ, no dimension of draws, a shape with two readings, or what is chosen
             is not there.
     """
+    _refuse_empty(variables)
+    variables, said = _with_dims(variables, choice)
+    parts, names, places = zip(*(_columns(name, v) for name, v in variables.items()), strict=True)
+    if len({part.shape[:-1] for part in parts}) > 1:
+        raise ValueError(_lengths(variables))
+    draws = Draws(np.concatenate(parts, axis=-1), [*chain.from_iterable(names)], said, [*chain.from_iterable(places)])
+    if list(variables) == [""] and not any(draws.names):
+        draws = replace(draws, names=(), places=())
+    if not choice.any:
+        return draws
+    chosen = choose(draws.names or [str(i + 1) for i in range(draws.values.shape[-1])], choice)
+    names, places = ([n[i] for i in chosen] if n else [] for n in (draws.names, draws.places))
+    return Draws(draws.values[..., chosen], names, said, places)
+
+
+def _refuse_empty(variables: Mapping[str, Variable]) -> None:
     if not variables:
         raise ValueError("no variables")
     for name, v in variables.items():
         if v.values.size == 0 or v.values.ndim == 0:
             raise ValueError(f"{f'{name[:40]!r}' if name else 'an array'} of shape {v.values.shape} holds no draws")
-    variables, said = _with_dims(variables, choice)
-    parts, names, places = [], list[str](), list[str]()
-    for name, variable in variables.items():
-        order, lead = _order(name, variable.dims)
-        array = np.asarray(variable.values, dtype=np.float64).transpose(order)
-        parts.append(array.reshape(*array.shape[:lead], -1))
-        labels = [_labels(variable.labels.get(variable.dims[i], ()), variable.values.shape[i]) for i in order[lead:]]
-        for index in np.ndindex(array.shape[lead:]):
-            places.append(_component(name, index))
-            names.append(_component(name, [label[i] for label, i in zip(labels, index, strict=True)]))
-    if len({part.shape[:-1] for part in parts}) > 1:
-        raise ValueError(_lengths(variables))
-    values = np.concatenate(parts, axis=-1)
-    if list(variables) == [""] and not any(names):
-        names, places = [], []
-    if choice.any:
-        chosen = choose(names or [str(i + 1) for i in range(values.shape[-1])], choice)
-        values = values[..., chosen]
-        names, places = ([n[i] for i in chosen] if n else [] for n in (names, places))
-    return Draws(values, names, said, places)
+
+
+def _columns(name: str, variable: Variable) -> tuple[NDArray[np.float64], list[str], list[str]]:
+    """Components of a variable as columns, with their labels and with their numbers."""
+    order, lead = _order(name, variable.dims)
+    array = np.asarray(variable.values, dtype=np.float64).transpose(order)
+    labels = [_labels(variable.labels.get(variable.dims[i], ()), variable.values.shape[i]) for i in order[lead:]]
+    places = list(np.ndindex(array.shape[lead:]))
+    labelled = [[label[i] for label, i in zip(labels, place, strict=True)] for place in places]
+    columns = array.reshape(*array.shape[:lead], -1)
+    return columns, [_component(name, own) for own in labelled], [_component(name, place) for place in places]
 
 
 def _with_dims(variables: Mapping[str, Variable], choice: Choice) -> tuple[Mapping[str, Variable], list[str]]:

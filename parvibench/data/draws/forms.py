@@ -62,7 +62,8 @@ def _are_chains(parts: Sequence[Any]) -> bool:
     return bool(parts) and (named or (len(set(shapes)) > 1 and all(len(shape) == 2 for shape in shapes)))
 
 
-def _read(samples: Any, choice: Choice) -> Draws:
+def _of_program(samples: Any, choice: Choice) -> Draws | None:
+    """Draws of a sampler's own objects; None of anything else."""
     if callable(getattr(samples, "get_samples", None)):  # MCMC of NumPyro and Pyro
         return _of_sites(samples.get_samples(group_by_chain=True), choice)
     if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
@@ -73,6 +74,12 @@ def _read(samples: Any, choice: Choice) -> Draws:
         )
     if hasattr(samples, "_fields") and hasattr(samples, "position"):  # states of BlackJAX
         return _read(samples.position, choice)
+    return None
+
+
+def _read(samples: Any, choice: Choice) -> Draws:
+    if (draws := _of_program(samples, choice)) is not None:
+        return draws
     posterior = getattr(samples, "posterior", None)
     data = posterior if hasattr(posterior, "data_vars") else samples
     if hasattr(data, "data_vars"):

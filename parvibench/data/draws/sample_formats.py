@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,66 +109,42 @@ def _plain(tensor: Any) -> NDArray[Any]:
 def _netcdf(path: Path, choice: Choice) -> Draws:
     """The group ``posterior`` of an ArviZ file, or the variables of a file without groups."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from outside is loaded
-    h5py = _needed("h5py")
+    try:
+        import h5py
+    except ImportError:
+        raise ValueError(f"it takes h5py; {install_hint('arviz')}") from None
     with path.open("rb") as opened:
         if opened.read(3) == b"CDF":
             raise ValueError("a netCDF 3 file: write it again with engine='h5netcdf'")
     with h5py.File(path, "r") as file:
         grouped = isinstance(file.get("posterior", getlink=True), h5py.HardLink)
         group = file["posterior"] if grouped else file
-        items: dict[str, Any] = {}
         for name in group:
-            link, item = group.get(name, getlink=True), group[name]
-            if not isinstance(link, h5py.HardLink) or not isinstance(item, h5py.Dataset):
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(
+                group[name], h5py.Dataset
+            ):
                 if not grouped:
                     raise ValueError(f"no group 'posterior' inside; it holds {listed(list(file)) or 'nothing'}")
                 raise ValueError(f"{name[:40]!r} is a link or a group, not a variable")
-            if item.is_virtual or item.external:
+            if group[name].is_virtual or group[name].external:
                 raise ValueError(f"the numbers of {name[:40]!r} lie in other files")
-            items[name] = item
-        scales = {name for name, item in items.items() if item.attrs.get("CLASS") == b"DIMENSION_SCALE"}
-        dims = {n: [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims] for n, item in items.items()}
-        return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
+        names = [n for n, item in group.items() if item.attrs.get("CLASS") != b"DIMENSION_SCALE"]
+        chosen = [n for n in names if not choice.variables or n in choice.variables]
+        return _joined({name: _of_netcdf(group, name) for name in chosen}, choice)
 
 
-def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[str, Any], choice: Choice) -> Draws:
-    """Arrays with names of their dimensions, whose labels are among ``items``; without names as (chain, draw, ...)."""
-    variables = {}
-    for name, (item, dims) in found.items():
-        if not choice.variables or name in choice.variables:
-            refuse_many(item.size)
-            if not all(dims) and item.ndim < 2:
-                raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
-            dims = dims if all(dims) else ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
-            labels = {
-                d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS
-            }
-            variables[name] = Variable(_unpacked(item, name), dims, labels)
-    return _joined(variables, choice)
-
-
-def _zarr(path: Path, choice: Choice) -> Draws:
-    """Likewise of a zarr folder."""
-    zarr = _needed("zarr")
-    root = zarr.open_group(str(path), mode="r")
-    items = dict(root.get("posterior", root).arrays())
-    if not items:
-        raise ValueError("no group 'posterior' inside")
-    dims = {
-        name: list(item.attrs.get("_ARRAY_DIMENSIONS") or item.metadata.to_dict().get("dimension_names") or ())
-        for name, item in items.items()
-    }
-    found = {
-        n: (items[n], dims[n] or [""] * items[n].ndim) for n in items if dims[n] != [n] and n not in ("chain", "draw")
-    }
-    return _variables(found, items, choice)
-
-
-def _needed(package: str) -> Any:
-    try:
-        return __import__(package)
-    except ImportError:
-        raise ValueError(f"it takes {package}; {install_hint('arviz')}") from None
+def _of_netcdf(group: Any, name: str) -> Variable:
+    """A variable with names and labels of its dimensions; without names as (chain, draw, ...)."""
+    item = group[name]
+    refuse_many(item.size)
+    dims = [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims]
+    if not all(dims):
+        if item.ndim < 2:
+            raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
+        dims = ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
+    scales = {d: group[d] for d in dims if d in group}
+    labels = {d: s[...] for d, s in scales.items() if s.ndim == 1 and s.size <= _MAX_LABELS}
+    return Variable(_unpacked(item, name), dims, labels)
 
 
 def _real(item: Any, name: str | None = None) -> NDArray[Any]:
@@ -185,8 +161,6 @@ def _unpacked(item: Any, name: str) -> NDArray[Any]:
     if str(attributes.get("_Unsigned", "")).lower() == "true":
         values = values.view(values.dtype.str.replace("i", "u"))
     fill = [attributes[k] for k in ("_FillValue", "missing_value") if k in attributes]
-    if getattr(getattr(item, "metadata", None), "zarr_format", 0) == 2 and item.fill_value is not None:
-        fill.append(item.fill_value)  # where the second version of zarr keeps _FillValue
     if missing := sum(int((values == np.asarray(f).ravel()).sum()) for f in fill if values.dtype.kind in "iu"):
         raise ValueError(f"{name[:40]!r} has {missing} missing numbers (_FillValue)")
     scale, offset = (np.asarray(attributes.get(k, own)).item() for k, own in (("scale_factor", 1), ("add_offset", 0)))
@@ -194,7 +168,7 @@ def _unpacked(item: Any, name: str) -> NDArray[Any]:
 
 
 FORMATS: dict[str, Reader] = {
-    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".txt": read_csv, ".tsv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".zarr": _zarr, ".pt": _torch,
+    ".npy": _npy, ".npz": _npz, ".csv": read_csv, ".txt": read_csv, ".tsv": read_csv, ".parquet": read_parquet, ".nc": _netcdf, ".pt": _torch,
     ".pth": _torch,
 }  # fmt: skip
 

@@ -44,14 +44,9 @@ class _Text(NamedTuple):
     decimal: str = "."
     skipped: int = 0  #: rows at the beginning that are no draws
     read: Sequence[str] = ()  #: remarks
-
-
-class _Header(NamedTuple):
-    """Names of the columns of a text file, and the first cells of those that have a row of names."""
-
-    names: Sequence[str]
-    named: bool  #: whether the file's first row states them
-    cells: Mapping[str, str]
+    names: Sequence[str] = ()  #: of the columns
+    named: bool = False  #: whether the first row states them
+    cells: Mapping[str, str] = {}  #: the first of each column that the file names
 
 
 def read_csv(path: Path, choice: Choice) -> Draws:
@@ -60,19 +55,16 @@ def read_csv(path: Path, choice: Choice) -> Draws:
     Left out are comments and empty lines, of Stan's files also rows that are no draws and columns of the sampler, of R's
     names of rows, and columns of truth values.
     """
-    text = _in_one_dialect(_without_comments(path))
-    header = _header(text)
-    words = {n for n, cell in header.cells.items() if names_chains(n) and not _is_number(cell)}
+    text = _with_names(_in_one_dialect(_without_comments(path)))
     try:
-        read = partial(_csv_batches, text, header, words)
-        if header.named:
-            flags = {n for n, cell in header.cells.items() if cell.strip().lower() in ("true", "false")}
-            draws = _table(read, header.names, choice, text.skipped, flags)
+        if text.named:
+            flags = {n for n, cell in text.cells.items() if cell.strip().lower() in ("true", "false")}
+            draws = _table(partial(_csv_batches, text), text.names, choice, text.skipped, flags)
         else:
-            chosen = choose([str(i + 1) for i in range(len(header.names))], choice)
-            draws = Draws(_stacked(read([header.names[i] for i in chosen]), len(chosen))[text.skipped :])
+            chosen = choose([str(i + 1) for i in range(len(text.names))], choice)
+            draws = Draws(_stacked(_csv_batches(text, [text.names[i] for i in chosen]), len(chosen))[text.skipped :])
     except ValueError as error:
-        raise ValueError(_trouble(str(error), header.names)) from None
+        raise ValueError(_trouble(str(error), text.names)) from None
     return replace(draws, read=[*text.read, *draws.read])
 
 
@@ -108,8 +100,8 @@ def _in_one_dialect(text: _Text) -> _Text:
     return text._replace(lines=lines, rows=list(filter(None, lines[:9]))[:2], separator=separator)
 
 
-def _header(text: _Text) -> _Header:
-    """Names of the columns; errors as of ``_is_header``."""
+def _with_names(text: _Text) -> _Text:
+    """The same with the names of its columns; errors as of ``_is_header``."""
     rows = [*(row.decode("utf-8-sig") for row in text.rows), "", ""][:2]
     first, second = (
         next(csv.reader([r], delimiter=text.separator, strict=True, skipinitialspace=True), []) for r in rows
@@ -122,8 +114,8 @@ def _header(text: _Text) -> _Header:
     numbered_rows = len(first) > 1 and first[0] == "" and not any(map(_is_number, first))
     if _is_header(first[1:] if numbered_rows else first, quoted=rows[0].lstrip()[:1] == '"'):
         names = _bracketed(first)
-        return _Header(names, True, dict(zip(names, second, strict=False)))
-    return _Header([f"column {i + 1}" for i in range(len(first))], False, {})
+        return text._replace(names=names, named=True, cells=dict(zip(names, second, strict=False)))
+    return text._replace(names=[f"column {i + 1}" for i in range(len(first))])
 
 
 def _dialect(row: str) -> tuple[str, str]:
@@ -224,15 +216,16 @@ def _bracketed(names: Sequence[str]) -> list[str]:
     return [".".join(map(part, n.split(":"))) if stan.fullmatch(n := name.strip()) else n for name in names]
 
 
-def _csv_batches(text: _Text, header: _Header, words: Set[str], columns: Sequence[str]) -> Iterable[Any]:
+def _csv_batches(text: _Text, columns: Sequence[str]) -> Iterable[Any]:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    unique = [name or "(names of rows)" for name in header.names]
+    unique = [name or "(names of rows)" for name in text.names]
+    words = {n for n, cell in text.cells.items() if names_chains(n) and not _is_number(cell)}
     types = {name: pa.string() if name in words else pa.float64() for name in columns}
     return arrow.open_csv(
         io.BytesIO(b"\n".join(text.lines) + b"\n") if text.lines else text.file,
-        arrow.ReadOptions(use_threads=False, column_names=unique, skip_rows=int(header.named)),
+        arrow.ReadOptions(use_threads=False, column_names=unique, skip_rows=int(text.named)),
         arrow.ParseOptions(delimiter=text.separator, ignore_empty_lines=len(unique) > 1),
         arrow.ConvertOptions(
             column_types=types, null_values=[], include_columns=list(columns), decimal_point=text.decimal
@@ -241,11 +234,7 @@ def _csv_batches(text: _Text, header: _Header, words: Set[str], columns: Sequenc
 
 
 def _table(
-    read: Callable[[Sequence[str]], Iterable[Any]],
-    names: Sequence[str],
-    choice: Choice,
-    skipped: int = 0,
-    flags: Set[str] = frozenset(),
+    read: Callable[[Sequence[str]], Iterable[Any]], names: Sequence[str], choice: Choice, skipped: int, flags: Set[str]
 ) -> Draws:
     """The chosen columns of a table of draws, without its first rows, cut into chains where a column numbers them."""
     if (lower := {name.lower().lstrip(".") for name in names}) & {"parameter", "variable"} and "value" in lower:
@@ -307,7 +296,7 @@ def read_parquet(path: Path, choice: Choice) -> Draws:
             refuse_many(file.metadata.num_rows * len(kept))
             return file.iter_batches(columns=list(kept), use_threads=False)
 
-        return _table(read, list(fields), choice, flags={n for n, of in fields.items() if pa.types.is_boolean(of)})
+        return _table(read, list(fields), choice, 0, {n for n, of in fields.items() if pa.types.is_boolean(of)})
 
 
 def _stacked(batches: Iterable[Any], columns: int) -> NDArray[np.float64]:

@@ -72,17 +72,14 @@ def arranged(
     """
     open_to = [c for c in counts if not (choice.any and c in chosen)]
     chain, order = _numbering(columns, open_to)
-    used = [chain, *order] if chain else order
-    numbers = np.asarray(columns[chain]) if chain else None
-    _refuse_long_form(columns, [n for n in open_to if n not in used], numbers)
+    used = [*filter(None, [chain, *order])]
+    _refuse_long_form(columns, [n for n in open_to if n not in used], columns.get(chain))
     if not choice.any:
         _refuse_marks(columns, chosen)
-    names = [n for n in chosen if n not in used and n.lower() not in _ALWAYS]
-    if not names or not len(columns[names[0]]):
-        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
+    names = _coordinates(columns, chosen, used)
     values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
-    if numbers is not None:
-        values = in_chains(values, numbers, chain, np.asarray(columns[order[0]]) if order else None)
+    if chain:
+        values = in_chains(values, columns[chain], chain, columns[order[0]] if order else None)
         if choice.axes.replace(" ", "").startswith("draw,chain"):
             values = values.swapaxes(0, 1)
     return Draws(values, names, [f"columns that number draws left out: {listed(used)}"] if used else [])
@@ -94,6 +91,13 @@ def _numbering(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> tup
     chains = columns.get(chain)
     rows = [n for n in names if n.lower() in (*_DRAW, *_ROW)]
     return chain, [n for n in rows if _numbers_draws(columns[n], chains, n.lower())]
+
+
+def _coordinates(columns: Mapping[str, NDArray[Any]], chosen: Sequence[str], used: Sequence[str]) -> list[str]:
+    names = [n for n in chosen if n not in used and n.lower() not in _ALWAYS]
+    if not names or not len(columns[names[0]]):
+        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
+    return names
 
 
 def _refuse_long_form(columns: Mapping[str, NDArray[Any]], names: Sequence[str], chains: NDArray[Any] | None) -> None:
@@ -118,8 +122,9 @@ def in_chains(
 
     ``ValueError`` for chains of different lengths.
     """
+    numbers = np.asarray(numbers)
     if by is not None:
-        order = np.argsort(by, kind="stable")
+        order = np.argsort(np.asarray(by), kind="stable")
         values, numbers = values[order], numbers[order]
     chains = np.unique(numbers)
     parts = [values[numbers == c] for c in chains]
