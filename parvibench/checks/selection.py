@@ -109,22 +109,27 @@ def select_questions(
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
     truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged, exact)]
-    if algorithms and not truths and not baseline:
+    if not baseline:
+        truths = _about(truths, named, algorithms)
+    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
+    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
+
+
+def _about(truths: list[Question], tasks: Sequence[str], algorithms: Sequence[str]) -> list[Question]:
+    """The questions about these tasks, or all where none is named; ``InputError`` without a question."""
+    if algorithms and not truths:
         raise InputError(
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
         )
-    if named and not baseline:
-        known = {q.task for q in truths}
-        for task in named:
-            if task not in known and task in registry.tasks():
-                raise InputError(
-                    f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
-                )
-            if task not in known:
-                raise UnknownNameError("target of the check", task, known)
-        truths = [q for q in truths if q.task in named]
-    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
-    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
+    known = {q.task for q in truths}
+    for task in tasks:
+        if task not in known and task in registry.tasks():
+            raise InputError(
+                f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
+            )
+        if task not in known:
+            raise UnknownNameError("target of the check", task, known)
+    return [q for q in truths if not tasks or q.task in tasks]
 
 
 def built_in_samplers() -> list[str]:
