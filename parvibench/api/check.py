@@ -132,7 +132,7 @@ def record(
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     date = f"{dt.date.today():%Y-%m-%d}"
-    made = make(chosen.subjects(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
+    made = make(chosen.cells(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
     return (made, None) if old is None else replaced(old, made)
 
 

@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,21 +77,6 @@ class Baseline:
     def differences(self, name: str, identity: Mapping[str, Any]) -> list[str] | None:
         """Entries of a cell's identity that differ from the recorded ones; None where the cell is not recorded."""
         return _changed(self.cells[name]["identity"], identity) if name in self.cells else None
-
-
-class Subject(NamedTuple):
-    """A cell, or something like it, whose clean replicates are to be recorded."""
-
-    name: str
-    identity: dict[str, Any]
-    question: Question
-    replicates: int = REPLICATES
-    digits: int = 4  #: of the recorded values; with 3, values that are all the same are recorded once
-
-
-def cell_subject(cell: Cell, replicates: int = REPLICATES) -> Subject:
-    """A cell as it is recorded."""
-    return Subject(cell_name(cell), identity(cell), CellQuestion(cell, {}), replicates)
 
 
 def cell_name(cell: Cell) -> str:
@@ -182,51 +168,49 @@ def _is_constant(x: Array) -> bool:
 
 
 def make(
-    subjects: Sequence[Subject],
+    cells: Sequence[Cell],
     *,
     seed: int,
     date: str,
+    replicates: int = REPLICATES,
     workers: int = 0,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Baseline:
-    """Run clean replicates of every subject; ``InputError`` where one fails."""
+    """Run clean replicates of every cell; ``InputError`` where one fails."""
     root = derive_seed(seed, "baseline")
     parts: dict[int, Mapping[str, list[float]]] = {}
-    numbers = [(subject, first) for subject in subjects for first in range(0, subject.replicates, _BATCH)]
     work = [
-        Measurement({number: s.question}, range(first, min(first + _BATCH, s.replicates)), root)
-        for number, (s, first) in enumerate(numbers)
+        Measurement({number: CellQuestion(cell, {})}, range(first, min(first + _BATCH, replicates)), root)
+        for number, (first, cell) in enumerate(product(range(0, replicates, _BATCH), cells))
     ]
     for done, (number, values) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
-        name = numbers[number][0].name
+        name = cell_name(cells[number % len(cells)])
         if isinstance(values, str):
             raise InputError(f"{name}: {values}")
         parts[number] = values
         notify(name, done, len(work))
-    cells: dict[str, dict[str, Any]] = {}
-    for subject in subjects:
-        whole = joined(parts[number] for number, (of, _) in enumerate(numbers) if of is subject)
-        statistics = {name: rounded(values, subject.digits) for name, values in whole.items()}
-        cells[subject.name] = {"identity": subject.identity, "statistics": statistics}
+    recorded: dict[str, dict[str, Any]] = {}
+    for i, cell in enumerate(cells):
+        statistics = joined(parts[number] for number in range(i, len(work), len(cells)))
+        rows = {name: rounded(values) for name, values in statistics.items()}
+        recorded[cell_name(cell)] = {"identity": identity(cell), "statistics": rows}
     versions = {"parvibench": version("parvibench"), "torch": torch.__version__, "numpy": np.__version__}
-    return Baseline(cells, versions | {"seed": str(seed), "date": date})
+    return Baseline(recorded, versions | {"seed": str(seed), "date": date})
 
 
-def rounded(values: Sequence[float], digits: int = 4) -> list[float | None]:
-    """Values to so many digits, and to a hundredth of their interquartile range; null where not finite.
+def rounded(values: Sequence[float]) -> list[float | None]:
+    """Values to four digits, and to a hundredth of their interquartile range; null where not finite.
 
     The range alone would make many values that span decades one. Where values repeat they stay whole: rounded, they
-    would no longer be equal to fresh ones. With fewer than four digits, values that are all the same become one.
+    would no longer be equal to fresh ones.
     """
     plain = [v if math.isfinite(v) else None for v in values]
-    if digits < 4 and _is_constant(np.asarray(values)):
-        return plain[:1]
     finite = [v for v in plain if v is not None]
     if len(set(finite)) < _DISTINCT * len(finite):
         return plain
     spread = float(stats.iqr(finite)) if finite else 0.0
     places = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
-    return [round(v, max(places, digits - 1 - math.floor(math.log10(abs(v))))) if v else v for v in plain]
+    return [round(v, max(places, 3 - math.floor(math.log10(abs(v))))) if v else v for v in plain]
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:

@@ -20,7 +20,7 @@ from .summaries import settings_of
 if TYPE_CHECKING:
     from parvibench.harness.suite.cells import Cell
 
-    from .baseline import Baseline, Subject
+    from .baseline import Baseline
 
 #: Default iterations of a sampler that does not ship with the package or has settings of its own.
 ITERATIONS = 500
@@ -48,17 +48,11 @@ class Selection:
         from .baseline import Baseline, questions
 
         stored = Baseline.load(baseline)
-        asked = questions(stored, self._cells(stored))
+        asked = questions(stored, self.cells(stored))
         return asked._replace(questions=[*asked.questions, *self.truths])
 
-    def subjects(self, old: Baseline | None) -> list[Subject]:
-        """What a baseline records: every named sampler on every task; ``InputError`` without a sampler."""
-        from .baseline import cell_subject
-
-        return [cell_subject(cell) for cell in self._cells(old)]
-
-    def _cells(self, stored: Baseline | None) -> list[Cell]:
-        """Samplers on the named tasks, by default on those of the baseline."""
+    def cells(self, stored: Baseline | None) -> list[Cell]:
+        """Samplers on the named tasks, by default on those of the baseline; ``InputError`` without a sampler."""
         from parvibench.harness.suite.cells import expand
         from parvibench.harness.suite.suite import Suite
 

@@ -5,7 +5,6 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -106,7 +105,7 @@ def simulate_floors(
             the first sets of their size, and only what is missing is simulated.
         sets: independent exact draws, none of them in the reference.
         metrics: names; default all that have floors.
-        notify: called with a forecast and the progress, in percent.
+        notify: called with the progress, in sets of draws.
 
     Returns:
         metric -> size -> sorted values.
@@ -114,20 +113,16 @@ def simulate_floors(
     context = Context(task, reference, density_of(task))
     floors = {metric: dict(table) for metric, table in reference.floors.items()}
     due = missing_floors(task, reference, judged_metrics() if metrics is None else metrics)
-    seconds = {} if notify is silent else _forecast(due, sets, context)
-    names = {name for missing in due.values() for name in missing}
-    text = f"noise floors of {len(names)} metrics at {len(due)} sample sizes, about {sum(seconds.values()):.0f} s"
-    past = 0.0
+    last = {n: max(r.stop for r in missing.values()) for n, missing in due.items()}
+    text, done = f"noise floors of {len({name for m in due.values() for name in m})} metrics", 0
     for n, missing in sorted(due.items()):
-        found: dict[str, list[float]] = {name: [] for name in missing}
-        last = max(r.stop for r in missing.values())
-        for i, values_of_set in enumerate(in_parallel(_values(missing, context), enumerate(islice(sets(n), last)))):
+        simulated: dict[str, list[float]] = {name: [] for name in missing}
+        for values_of_set in in_parallel(_values(missing, context), enumerate(islice(sets(n), last[n]))):
             for name, value in values_of_set.items():
-                found[name].append(value)
-            if seconds:
-                notify(text, round(100 * (past + seconds[n] * i / last) / sum(seconds.values())), 100)
-        past += seconds.get(n, 0.0)
-        for name, values in found.items():
+                simulated[name].append(value)
+            done += 1
+            notify(text, done, sum(last.values()))
+        for name, values in simulated.items():
             if values:
                 table = floors.setdefault(name, {})
                 table[n] = np.sort([*table.get(n, ()), *values])
@@ -143,23 +138,6 @@ def _values(missing: Mapping[str, range], context: Context) -> Callable[[tuple[i
         return values_of(names, x, context) if names else {}
 
     return values
-
-
-def _forecast(due: Due, sets: Sets, context: Context) -> dict[int, float]:
-    """Seconds that the floors of every size will take on all cores, from one set of each."""
-
-    def seconds(size: int) -> float:
-        total = 0.0
-        for x in islice(sets(size), 1):
-            for name, numbers in due[size].items():
-                compute((name,), x[None], context)  # fills caches
-                began = time.perf_counter()
-                compute((name,), x[None], context)
-                total += len(numbers) * (time.perf_counter() - began)
-        return total
-
-    cores = torch.get_num_threads()
-    return {n: s / cores for n, s in zip(due, in_parallel(seconds, due), strict=True)}
 
 
 def missing_floors(task: Task, reference: Reference, metrics: Sequence[str]) -> dict[int, dict[str, range]]:

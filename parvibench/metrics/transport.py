@@ -100,16 +100,9 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
 
 
 def _windowed(half_width: float) -> Metric:
-    window = f"(-{half_width:g}, {half_width:g})^D"
-    return Metric(
-        f"w2sq_window_{half_width:g}",
-        partial(w2sq_window, half_width=half_width),
-        "lower",
-        "x^2",
-        "reference",
-        f"squared 2-Wasserstein distance inside {window}",
-        when="last",
-    )
+    compute, window = partial(w2sq_window, half_width=half_width), f"(-{half_width:g}, {half_width:g})^D"
+    summary = f"squared 2-Wasserstein distance inside {window}"
+    return Metric(f"w2sq_window_{half_width:g}", compute, "lower", "x^2", "reference", summary, when="last")
 
 
 w2sq_window_5 = _windowed(5.0)

@@ -12,7 +12,7 @@ import wrong_samplers
 from command_line import Run
 
 from parvibench.checks import baseline as past
-from parvibench.checks.baseline import Baseline, cell_subject
+from parvibench.checks.baseline import Baseline
 from parvibench.checks.evidence import law_p_values
 from parvibench.checks.outcomes import RED, decide
 from parvibench.checks.question import Fixed
@@ -36,7 +36,7 @@ def cells(step_size: float = 0.1, **more: object) -> list[Cell]:
 
 
 def made(of: Sequence[Cell], seed: int = 1, replicates: int = 40) -> Baseline:
-    return past.make([cell_subject(c, replicates) for c in of], seed=seed, date="today")
+    return past.make(of, seed=seed, date="today", replicates=replicates)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.checks.baseline import Baseline, cell_subject, make
+from parvibench.checks.baseline import Baseline, make
 from parvibench.checks.baseline import questions as baseline_questions
 from parvibench.checks.evidence import bound_p_value, law_p_values
 from parvibench.checks.question import Bound, Expected, Law, Question, Values
@@ -57,7 +57,7 @@ def baseline(store: Path) -> Baseline:
     """The baseline of all clean runs of a store, made at the first."""
     file = store / "baseline.json"
     if not file.is_file():
-        make([cell_subject(c) for c in cells()], seed=derive_seed("false alarms, baseline"), date="").write(file)
+        make(cells(), seed=derive_seed("false alarms, baseline"), date="").write(file)
     return Baseline.load(file)
 
 
