@@ -16,7 +16,7 @@ from parvibench.core.errors import UnknownNameError
 FOREIGN = f"""
 import sys
 sys.path.insert(0, {str(Path(wrong_samplers.__file__).parent)!r})
-from wrong_samplers import Langevin, NoCorrection, SharedNoise, UnevenNoise
+from wrong_samplers import Langevin, SharedNoise
 from parvibench.checks import parametrize
 
 
