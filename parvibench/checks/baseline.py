@@ -80,7 +80,7 @@ class Baseline:
 
 
 def cell_name(cell: Cell) -> str:
-    """``task/label``; of a sampler from outside its own name, wherever its file lies."""
+    """``task/label``; of an unregistered sampler its own name, whatever its file."""
     label = cell.load()[1].name if cell.label == cell.algorithm else cell.label
     return f"{cell.task}/{label}"
 

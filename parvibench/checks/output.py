@@ -121,7 +121,7 @@ def _stated(test: Test) -> str:
 
 
 def failure(question: Question, findings: Findings, level: float) -> str:
-    """A failed question for whoever has never seen it: what was asked, on which target, the statistics, usual causes."""
+    """A failed question in full: its claim, its target, the statistics, usual causes."""
     red, target = _sorted(findings.red), STABLE.get(question.task)
     measured = [f"- {_stated(t)}" for t in red[:_SENTENCES]]
     measured += [f"... and {len(red) - _SENTENCES} more"] * (len(red) > _SENTENCES)

@@ -133,7 +133,7 @@ def _from_closed_form(
     """``gap / (mean - bias)``; the interval ends where the floor's 95% band does.
 
     The band's ends above the bias, in units of the mean, change slowly with the size: they are interpolated
-    between the stored sizes and held beyond them.
+    between the stored sizes and constant beyond them.
     """
     value = float(values.mean())
     grid = np.geomspace(1, 4 * n, 500)

@@ -248,7 +248,7 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
     """Bulk ESS of the slowest coordinate of chains (C, T, D), without the bias of the smallest of many estimates.
 
     The noise s of a log ESS is seen in the halves of the chains. Of the k coordinates within 2 z(D) s of the smallest,
-    z(k) being the mean of the largest of k normal numbers, the smallest lies z(k) s too low.
+    z(k) being the mean of the largest of k normal numbers, the smallest is z(k) s too low.
     """
     logs, half = np.log(bulk), x.shape[1] // 2
     z = special.ndtri((np.arange(1, len(logs) + 1) - 0.375) / (np.arange(1, len(logs) + 1) + 0.25))  # Blom (1958)
@@ -259,7 +259,7 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
             array_stats().ess(part, method="bulk", chain_axis=0, draw_axis=1) for part in (x[:, :half], x[:, half:])
         ]
         noise = min(float(np.std(np.log(halves[0] / halves[1]), ddof=1)) / 2, 0.25)
-    if not noise > 0:  # also where a half stands still
+    if not noise > 0:  # also where a half does not move
         return int(bulk.min())
     near = int((logs <= logs.min() + 2 * z[-1] * noise).sum())
     return int(bulk.min() * math.exp(z[near - 1] * noise))
@@ -282,7 +282,7 @@ def _bootstrap_test(x: Tensor, target: Target) -> tuple[int, dict[str, float], F
 def _row(
     name: str, value: float, judged: float | None, n: int, reference: Floored | None, tests: FloorTests, dependent: str
 ) -> dict[str, Any]:
-    """One metric's row; without a floor at the size judged the value stands alone."""
+    """One metric's row; without a floor at the size judged the value is all."""
     row = _absent(name, "no floor: the value stands alone") | {"value": to_json_number(value)}
     floors = {} if reference is None else reference.floors.get(name, {})
     if reference is not None and floors:

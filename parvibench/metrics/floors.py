@@ -101,7 +101,7 @@ def simulate_floors(
 
     Args:
         task: the target.
-        reference: the shipped draws, with moments and bandwidth. Values of its own floors are kept: they are those of
+        reference: the shipped draws, with moments and bandwidth. Values of its own floors remain: they are those of
             the first sets of their size, and only what is missing is simulated.
         sets: independent exact draws, none of them in the reference.
         metrics: names; default all that have floors.
@@ -289,7 +289,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     """``p_value`` by the exact law of the rank sum, which falls far below that of the normal approximation.
 
-    With five replicates and 200 values of the floor it can be 3e-10, so that it stands in a family of thousands of
+    With five replicates and 200 values of the floor it can be 3e-10, so that it survives in a family of thousands of
     tests. Ties with the floor count for the samples, so that it holds for counts and shares.
     """
     found, known = _lower_is_better(metric, values, floor)

@@ -87,7 +87,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 
-    y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
+    y is inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
     (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction per

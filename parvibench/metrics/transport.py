@@ -78,7 +78,7 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
 
     Only rows with every ``|x_d| < half_width`` enter, both parts with total weight one, and no root is
     taken: Table 3 of Cheng et al. (2024), arXiv:2405.18997, for targets without second moments. Where their
-    code draws the reference afresh, ten rows for every sample kept, ours are the shipped rows, at most 1,000.
+    code draws the reference afresh, ten rows for every sample used, ours are the shipped rows, at most 1,000.
     The mass outside the window has no effect.
 
     (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate. Needs a task tagged

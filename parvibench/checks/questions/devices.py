@@ -28,7 +28,7 @@ _OWN_NUMBERS = frozenset({"pyro-nuts", "pyro-svi"})
 
 @dataclass(frozen=True)
 class OnDevice:
-    """An algorithm on a device beside itself on the CPU."""
+    """An algorithm on a device next to the same on the CPU."""
 
     algorithm: str
     difference: float | None  #: largest of a first step, relative to the largest number; None where draws differ

@@ -47,7 +47,7 @@ def refuse_repeats(names: Sequence[str]) -> None:
 
 
 def read_array(file: IO[bytes], held: int) -> NDArray[Any]:
-    """An array of real numbers of ``held`` bytes; the header's claims are checked before memory is given out for them.
+    """An array of real numbers from a file of ``held`` bytes; the header's claims are checked before memory is given out for them.
 
     ``ValueError`` for another format, anything but real numbers, or more or fewer bytes than the header claims.
     """
@@ -73,7 +73,7 @@ class Choice:
     """What to take of a file of samples; nothing named: all."""
 
     columns: Sequence[str] = ()  #: names, or numbers from 1 on, in the order of the task's coordinates
-    variables: Sequence[str] = ()  #: names; ``theta`` stands for all of ``theta[1]``, ``theta[2]``, ...
+    variables: Sequence[str] = ()  #: names; ``theta`` means all of ``theta[1]``, ``theta[2]``, ...
     axes: str = ""  #: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none or others
     weights: str = ""  #: name of a column of weights, or of their logarithms
 

@@ -119,7 +119,7 @@ def _with_names(text: _Text) -> _Text:
 
 
 def _dialect(row: str) -> tuple[str, str]:
-    """What stands between the numbers of a row, and before their decimals."""
+    """The separator of the numbers of a row, and their decimal mark."""
     row = _QUOTED.sub("", row)
     separator = next((s for s in ";\t," if s in row), " " if row.split()[1:] else ",")
     return separator, "," if separator != "," and "," in row else "."
@@ -192,7 +192,7 @@ def _warmup(lines: Sequence[bytes], stated: Callable[..., str], rows: int) -> tu
     saved = stated("save_warmup") in ("1", "true") and stated("algorithm") != "fixed_param"
     skipped = -(-warmup // thin) if saved else 0
     if (adapted := next((i for i, line in enumerate(lines) if line.startswith(_ADAPTED)), None)) is not None:
-        # The block stands between warm-up and draws.
+        # The block is between warm-up and draws.
         skipped = sum(1 for line in lines[:adapted] if line.strip() and not line.startswith(b"#")) - 1
     draws = _whole(stated("num_samples")) or max(0, iterations - warmup)
     due = -(-draws // thin)

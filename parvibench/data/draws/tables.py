@@ -155,7 +155,7 @@ def _numbers_draws(values: NDArray[Any], chains: NDArray[Any] | None, name: str)
 
 
 def _repeats(values: NDArray[Any], chains: NDArray[Any] | None) -> bool:
-    """Whether every number stands in as many rows, and in more than one, of each chain."""
+    """Whether every number is in as many rows, and in more than one, of each chain."""
     if not _whole(values):
         return False
     pairs = np.column_stack([values, np.zeros(len(values)) if chains is None else chains])
