@@ -48,8 +48,8 @@ def arrange(variables: Mapping[str, Variable], choice: Choice) -> Draws:
     if not choice.any:
         return draws
     chosen = choose(draws.names or [str(i + 1) for i in range(draws.values.shape[-1])], choice)
-    names, places = ([n[i] for i in chosen] if n else [] for n in (draws.names, draws.places))
-    return Draws(draws.values[..., chosen], names, said, places)
+    some, their_places = ([n[i] for i in chosen] if n else [] for n in (draws.names, draws.places))
+    return Draws(draws.values[..., chosen], some, said, their_places)
 
 
 def _refuse_empty(variables: Mapping[str, Variable]) -> None:
@@ -83,8 +83,8 @@ def _with_dims(variables: Mapping[str, Variable], choice: Choice) -> tuple[Mappi
     if all(v.dims for v in variables.values()):
         return variables, []
     lead, said = _by_place(variables)
-    dims = ("chain", "draw")[2 - lead :]
-    named = {k: Variable(v.values, [*dims, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
+    first = ("chain", "draw")[2 - lead :]
+    named = {k: Variable(v.values, [*first, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
     return named, [said] if said else []
 
 
