@@ -26,8 +26,6 @@ FOLDERS = {
 }
 FILES = {
     "tune --write": "tune suite.yaml --workers 0 --out tuning --write {}",
-    "check --junit": "check -a ula -t multimodal --iterations 50 --workers 0 --junit {}",
-    "check --markdown": "check -a ula -t multimodal --iterations 50 --workers 0 --markdown {}",
     "check --baseline": "check -a ula -t multimodal --iterations 20 --workers 0 --update --yes --baseline {}",
     "show --figure": "show task banana --figure {}",
     "submit --to": "submit store --name mine --to {}",

@@ -131,15 +131,13 @@ def record(
 
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
-    made = make(
-        chosen.subjects(old), chosen.densities, seed=_root(seed, samplers), date=f"{dt.date.today():%Y-%m-%d}",
-        workers=workers, notify=notify,
-    )  # fmt: skip
+    date = f"{dt.date.today():%Y-%m-%d}"
+    made = make(chosen.cells(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
     return (made, None) if old is None else replaced(old, made)
 
 
 def formats() -> Any:
-    """The writers of an outcome: ``lines``, ``markdown``, ``junit`` and ``document``, each of ``Findings``."""
+    """The writers of an outcome: ``lines`` and ``document``, each of ``Findings``."""
     from parvibench.checks import output
 
     return output

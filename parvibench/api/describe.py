@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -94,15 +93,17 @@ def metric(name: str) -> dict[str, Any]:
     """Formula, unit, need and power of a metric; ``UnknownNameError`` for an unknown one."""
     from parvibench.metrics.power import SIZE, power_rows
 
-    found = registry.load_metric(name)
-    compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
-    rows = power_rows(name).dropna(how="all")
-    power = {
-        str(alteration): " / ".join("-" if math.isnan(v) else f"{100 * v:.0f}%" for v in shares)
-        for alteration, shares in zip(rows.index, rows.to_numpy(), strict=True)
-    }
-    dims = " / ".join(str(d) for d in rows.columns)
+    document = registry.described("metrics", name) or metric_facts(registry.load_metric(name))
+    rows = power_rows(name)
+    power = {a: " / ".join(f"{100 * share:.0f}%" for share in shares.values()) for a, shares in rows.items()}
+    dims = " / ".join(map(str, rows.get("exact", ())))
     called = f"called distinguishable at n = {SIZE}, in dimensions"
+    return document | {"power": {called: dims, **power} if power else "not studied"}
+
+
+def metric_facts(found: Any) -> dict[str, Any]:
+    """Formula, unit and need of a metric."""
+    compute = found.compute.func if isinstance(found.compute, functools.partial) else found.compute
     return {
         "name": found.name,
         "summary": found.summary,
@@ -111,7 +112,6 @@ def metric(name: str) -> dict[str, Any]:
         "needs": found.need,
         "measured": "at every checkpoint" if found.when == "every" else "at the last checkpoint",
         "about": inspect.getdoc(compute) or "",
-        "power": {called: dims, **power} if power else "not studied",
     }
 
 

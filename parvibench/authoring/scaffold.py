@@ -51,10 +51,12 @@ _ALGORITHM_TEST = '''"""CLASS on targets with known answers, and against the con
 from collections.abc import Callable
 
 from MODULE import CLASS
+from parvibench.checks import parametrize
 
 
-def test_it_samples_what_it_should(parvibench_check: Callable[..., None]) -> None:
-    parvibench_check(CLASS(), iterations=500)
+@parametrize(CLASS, iterations=500)
+def test_it_samples_what_it_should(check: Callable[[], None]) -> None:
+    check()
 '''
 
 _TASK = '''"""NAME: a linear regression with a normal prior, as an example of a posterior."""

@@ -4,7 +4,7 @@
 - ``baseline.py``, ``replicates.py``: a file of recorded replicates, and the questions about it;
 - ``selection.py``: the questions of a check; ``rounds.py``: measures them until every answer is clear;
 - ``question.py``, ``evidence.py``, ``outcomes.py``: what a question is, its p-values, its verdicts;
-- ``words.py``, ``output.py``: the outcome in words, as text, Markdown, JSON and JUnit XML; ``plugin.py``: in pytest, ``parametrize``;
+- ``words.py``, ``output.py``: the outcome in words, as text and JSON; ``in_pytest.py``: ``parametrize``;
 - ``summaries.py``, ``ranks.py``: statistics that questions share.
 """
 
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     """``parametrize``, and pytest with it, when it is first used."""
     if name != "parametrize":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .plugin import parametrize
+    from .in_pytest import parametrize
 
     return parametrize

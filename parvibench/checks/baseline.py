@@ -1,7 +1,7 @@
-"""A baseline: statistics of many clean replicates of samplers on tasks, and densities at fixed points, in a JSON file.
+"""A baseline: statistics of many clean replicates of samplers on tasks, in a JSON file.
 
 ``cells``: ``task/label`` -> ``identity`` (all that decides the law of the replicates) and ``statistics`` (name -> one
-value per replicate, null for a replicate that diverged), a line each; ``densities``: task -> name -> value.
+value per replicate, null for a replicate that diverged), a line each.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,19 +24,16 @@ from parvibench.core.streams import derive_seed
 from parvibench.harness.suite.cells import Cell
 
 from .evidence import Array, law_p_values, shift
-from .outcomes import gating
 from .question import Asked, Expected, Fixed, Law, Measurement, Question, measure
-from .replicates import EVALUATIONS, TIME, CellQuestion, DensityQuestion, as_array, density_values, direction_of_change
+from .replicates import EVALUATIONS, CellQuestion, as_array, direction_of_change
 from .rounds import Plan
 from .summaries import joined
 
-FORMAT = 1
+FORMAT = 2
 #: Clean replicates recorded per cell.
 REPLICATES = 120
 #: Replicates measured by one job, and its time limit, s.
 _BATCH, _TIMEOUT_S = 20, 900.0
-#: Relative tolerance of a density's fixed values: rounding, other processors.
-_TOLERANCE = 1e-7
 #: Relative spread of a statistic that is the same in all replicates but for rounding.
 CONSTANT = 1e-5
 #: Share of distinct values below which they are stored whole.
@@ -51,7 +49,6 @@ class Baseline:
     """Recorded statistics of clean replicates."""
 
     cells: dict[str, dict[str, Any]]  #: ``task/label`` -> identity and statistics
-    densities: dict[str, dict[str, float]]  #: task -> name -> value
     made: dict[str, str]  #: versions, seed and date
 
     @classmethod
@@ -64,12 +61,12 @@ class Baseline:
         except (ValueError, RecursionError) as error:
             raise InputError(f"{file}: not a baseline: {error}") from None
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise InputError(f"{file}: not a baseline of format {FORMAT}; write it anew with --update")
-        return cls(found["cells"], found["densities"], found["made"])
+            raise InputError(f"{file}: not a baseline of format {FORMAT}; write it again with --update")
+        return cls(found["cells"], found["made"])
 
     def write(self, file: Path) -> None:
         """Write the file aside, then put it in place: a line for each statistic, so that a diff shows what changed."""
-        document = {"format": FORMAT, "made": self.made, "cells": self.cells, "densities": self.densities}
+        document = {"format": FORMAT, "made": self.made, "cells": self.cells}
         text = json.dumps(document, separators=(",", ":"), allow_nan=False)
         for at in ('"statistics":{', '},"', '],"'):
             text = text.replace(at, f"{at[:-1]}\n{at[-1]}")
@@ -82,23 +79,8 @@ class Baseline:
         return _changed(self.cells[name]["identity"], identity) if name in self.cells else None
 
 
-class Subject(NamedTuple):
-    """A cell, or something like it, whose clean replicates are to be recorded."""
-
-    name: str
-    identity: dict[str, Any]
-    question: Question
-    replicates: int = REPLICATES
-    digits: int = 4  #: of the recorded values; with 3, values that are all the same are recorded once
-
-
-def cell_subject(cell: Cell, replicates: int = REPLICATES) -> Subject:
-    """A cell as it is recorded."""
-    return Subject(cell_name(cell), identity(cell), CellQuestion(cell, {}), replicates)
-
-
 def cell_name(cell: Cell) -> str:
-    """``task/label``; of a sampler from outside its own name, wherever its file lies."""
+    """``task/label``; of an unregistered sampler its own name, whatever its file."""
     label = cell.load()[1].name if cell.label == cell.algorithm else cell.label
     return f"{cell.task}/{label}"
 
@@ -123,15 +105,9 @@ def _changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [key for key in plain if stored.get(key) != plain[key]]
 
 
-def questions(baseline: Baseline, cells: Iterable[Cell], tasks: Iterable[str]) -> Asked:
-    """Questions about the cells, and about the densities of the tasks."""
+def questions(baseline: Baseline, cells: Iterable[Cell]) -> Asked:
+    """Questions about the cells."""
     asked, new, incomparable = list[Question](), list[str](), list[str]()
-    for task in tasks:
-        if task in baseline.densities:
-            values = baseline.densities[task]
-            asked.append(DensityQuestion(task, {n: Fixed(v, tolerance=_TOLERANCE) for n, v in values.items()}))
-        else:
-            new.append(f"{task}/density")
     for cell in cells:
         name = cell_name(cell)
         differences = baseline.differences(name, identity(cell))
@@ -140,36 +116,31 @@ def questions(baseline: Baseline, cells: Iterable[Cell], tasks: Iterable[str]) -
         elif differences:
             incomparable.append(f"{name}: {', '.join(differences)} changed since the baseline was made")
         else:
-            asked.append(CellQuestion(cell, _expected(baseline, cell, baseline.cells[name]["statistics"])))
+            asked.append(CellQuestion(cell, _expected(cell, baseline.cells[name]["statistics"])))
     return Asked(asked, new, incomparable)
 
 
-def _expected(baseline: Baseline, cell: Cell, stored: Statistics) -> dict[str, Expected]:
-    task, algorithm = cell.load()
-    exact = {}
-    if algorithm.kind in ("chains", "generator"):  # particles may well be spread better than at random
-        exact = baseline.cells.get(f"{cell.task}/exact", {}).get("statistics", {})
+def _expected(cell: Cell, stored: Statistics) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     for name, values in stored.items():
-        x, better = as_array(values), direction_of_change(name, task)
+        x, better = as_array(values), direction_of_change(name, cell.load()[0])
         constant = _is_constant(x)
         if constant and name == EVALUATIONS:
             found[name] = Fixed(float(x[0]), better, CONSTANT)
             continue
         # A statistic that was the same in all replicates may well differ in one of a hundred.
-        best = as_array(exact[name]) if name in exact and better != "same" else None
         draws, tolerance = (np.full_like(x, x[0]), CONSTANT) if constant else (x, 0.0)
-        found[name] = Law(draws, better, best, gates=name != TIME, tolerance=tolerance)
+        found[name] = Law(draws, better, tolerance)
     return found
 
 
 def smallest_losses(asked: Sequence[Question], plan: Plan) -> list[str]:
     """The loss in the primary metric that four of five of these checks see, a sentence for each cell of the baseline."""
-    tests, found = sum(len(gating(q.expected())) for q in asked), []
+    tests, found = sum(len(q.expected()) for q in asked), []
     for q in (q for q in asked if isinstance(q, CellQuestion)):
         metric, expected = q.cell.load()[0].primary, q.expected()
         if isinstance(law := expected.get(metric), Law) and np.isfinite(law.values).all():
-            loss = 100 * smallest_loss(law.values, tests, len(gating(expected)), plan)
+            loss = 100 * smallest_loss(law.values, tests, len(expected), plan)
             judged = f"against these {len(law.values)} replicates"
             found.append(
                 f"{q.task}: four of five checks {judged} see a loss of {loss:.2g}% in {metric}; a smaller one may pass"
@@ -197,57 +168,53 @@ def _is_constant(x: Array) -> bool:
 
 
 def make(
-    subjects: Sequence[Subject],
-    tasks: Iterable[str] = (),
+    cells: Sequence[Cell],
     *,
     seed: int,
     date: str,
+    replicates: int = REPLICATES,
     workers: int = 0,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
 ) -> Baseline:
-    """Run clean replicates of every subject, and evaluate the tasks' densities; ``InputError`` where one fails."""
+    """Run clean replicates of every cell; ``InputError`` where one fails."""
     root = derive_seed(seed, "baseline")
     parts: dict[int, Mapping[str, list[float]]] = {}
-    numbers = [(subject, first) for subject in subjects for first in range(0, subject.replicates, _BATCH)]
     work = [
-        Measurement({number: s.question}, range(first, min(first + _BATCH, s.replicates)), root)
-        for number, (s, first) in enumerate(numbers)
+        Measurement({number: CellQuestion(cell, {})}, range(first, min(first + _BATCH, replicates)), root)
+        for number, (first, cell) in enumerate(product(range(0, replicates, _BATCH), cells))
     ]
     for done, (number, values) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
-        name = numbers[number][0].name
+        name = cell_name(cells[number % len(cells)])
         if isinstance(values, str):
             raise InputError(f"{name}: {values}")
         parts[number] = values
         notify(name, done, len(work))
-    cells: dict[str, dict[str, Any]] = {}
-    for subject in subjects:
-        whole = joined(parts[number] for number, (of, _) in enumerate(numbers) if of is subject)
-        statistics = {name: rounded(values, subject.digits) for name, values in whole.items()}
-        cells[subject.name] = {"identity": subject.identity, "statistics": statistics}
-    densities = {task: {n: float(f"{v:.10g}") for n, v in density_values(task).items()} for task in tasks}
+    recorded: dict[str, dict[str, Any]] = {}
+    for i, cell in enumerate(cells):
+        statistics = joined(parts[number] for number in range(i, len(work), len(cells)))
+        rows = {name: rounded(values) for name, values in statistics.items()}
+        recorded[cell_name(cell)] = {"identity": identity(cell), "statistics": rows}
     versions = {"parvibench": version("parvibench"), "torch": torch.__version__, "numpy": np.__version__}
-    return Baseline(cells, densities, versions | {"seed": str(seed), "date": date})
+    return Baseline(recorded, versions | {"seed": str(seed), "date": date})
 
 
-def rounded(values: Sequence[float], digits: int = 4) -> list[float | None]:
-    """Values to so many digits, and to a hundredth of their interquartile range; null where not finite.
+def rounded(values: Sequence[float]) -> list[float | None]:
+    """Values to four digits, and to a hundredth of their interquartile range; null where not finite.
 
     The range alone would make many values that span decades one. Where values repeat they stay whole: rounded, they
-    would no longer be equal to fresh ones. With fewer than four digits, values that are all the same become one.
+    would no longer be equal to fresh ones.
     """
     plain = [v if math.isfinite(v) else None for v in values]
-    if digits < 4 and _is_constant(np.asarray(values)):
-        return plain[:1]
     finite = [v for v in plain if v is not None]
     if len(set(finite)) < _DISTINCT * len(finite):
         return plain
     spread = float(stats.iqr(finite)) if finite else 0.0
     places = 2 - math.floor(math.log10(spread)) if spread > 0 else 12
-    return [round(v, max(places, digits - 1 - math.floor(math.log10(abs(v))))) if v else v for v in plain]
+    return [round(v, max(places, 3 - math.floor(math.log10(abs(v))))) if v else v for v in plain]
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """What has changed beyond chance in the cells and densities of a new baseline, a line each."""
+    """Changes beyond chance in the cells of a new baseline, a line each."""
     lines = []
     for name, cell in new.cells.items():
         stored = old.cells.get(name)
@@ -260,32 +227,25 @@ def changes(old: Baseline, new: Baseline) -> list[str]:
             lines.append(f"{name}: {', '.join(moved)}")
         if others := stored["statistics"].keys() ^ cell["statistics"].keys():
             lines.append(f"{name}: {', '.join(sorted(others))} new or gone")
-    for task, values in new.densities.items():
-        before = old.densities.get(task)
-        if before is None or not np.allclose(
-            [before.get(n, math.nan) for n in values], list(values.values()), rtol=_TOLERANCE
-        ):
-            lines.append(f"{task}: density {'new' if before is None else 'changed'}")
     return lines
 
 
 def replaced(old: Baseline, part: Baseline) -> tuple[Baseline, list[str]]:
-    """The old baseline with the cells and densities of another that differ beyond chance, and these differences.
+    """The old baseline with the cells of another that differ beyond chance, and these differences.
 
     What has not changed stays to the digit, so that a diff shows the rest.
     """
     lines = changes(old, part)
     names = {line.partition(": ")[0] for line in lines}
     cells = {name: cell for name, cell in part.cells.items() if name in names}
-    densities = {task: values for task, values in part.densities.items() if task in names}
     made = part.made if lines else old.made
-    return Baseline(old.cells | cells, old.densities | densities, made), lines
+    return Baseline(old.cells | cells, made), lines
 
 
 def _moved(old: Statistics, new: Statistics) -> list[str]:
     """Statistics whose distribution has changed, with their shifts."""
     moved = []
-    for name in new.keys() & old.keys() - {TIME}:
+    for name in new.keys() & old.keys():
         x, y = as_array(new[name]), as_array(old[name])
         if law_p_values(x[:, None], y[:, None])[0] < _MOVED:
             moved.append(f"{name} by {shift(x, y).effect:.3g}")

@@ -1,6 +1,6 @@
 """Tests of fresh values against what is expected of them, many statistics at a time.
 
-A law is held against its draws by two tests, Mann and Whitney's for a shift and Kolmogorov and Smirnov's for any
+Values are compared with draws of a law by two tests, Mann and Whitney's for a shift and Kolmogorov and Smirnov's for any
 change; the smaller p-value counts twice. Both depend on ranks alone, so that heavy tails and diverged replicates
 (+inf) do no harm. A bound is tested by Student's t.
 """

@@ -1,6 +1,5 @@
-"""The outcome of a check as text for 80 columns, Markdown, JSON and JUnit XML, all in the same words."""
+"""The outcome of a check as text for 80 columns and as JSON, in the same words."""
 
-import html
 import math
 import shlex
 import textwrap
@@ -8,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
-from xml.etree import ElementTree
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
 
-from .outcomes import RED, Test
+from .outcomes import Test
 from .question import Question
 from .rounds import Findings
 from .targets import STABLE
@@ -123,7 +121,7 @@ def _stated(test: Test) -> str:
 
 
 def failure(question: Question, findings: Findings, level: float) -> str:
-    """A failed question for whoever has never seen it: what was asked, on which target, the statistics, usual causes."""
+    """A failed question in full: its claim, its target, the statistics, usual causes."""
     red, target = _sorted(findings.red), STABLE.get(question.task)
     measured = [f"- {_stated(t)}" for t in red[:_SENTENCES]]
     measured += [f"... and {len(red) - _SENTENCES} more"] * (len(red) > _SENTENCES)
@@ -207,55 +205,3 @@ def notes(findings: Findings) -> list[str]:
         *(f"changed: {line}; accept with --update" for line in findings.incomparable),
         *[f"stopped before a clear answer: {', '.join(findings.unanswered)}"] * bool(findings.unanswered),
     ]
-
-
-def markdown(findings: Findings) -> str:
-    """A summary for a pull request."""
-    found = [f"## parvibench check: {findings.verdict}", "", f"{counts(findings)}; seed {findings.seed}.", ""]
-    found += [*_table(findings), ""] if findings.tests else []
-    if text := lines(findings):
-        found += ["```text", *(line.replace("```", "'''") for line in text), "```", ""]
-    if noted := notes(findings):
-        found += [*(f"- {line}" for line in noted), ""]
-    return "\n".join(found)
-
-
-def _table(findings: Findings) -> list[str]:
-    """A row for each sampler and question: its outcome, and the clearest failure."""
-    table = ["| sampler | question | tests | outcome | clearest failure |", "|---|---|---:|---|---|"]
-    for (label, question), tests in _grouped(findings.tests, lambda t: (_label(t), t.question)).items():
-        red = _sorted(t for t in tests if t.verdict in RED)
-        outcome, why = (f"**{red[0].verdict}** ({len(red)})", _stated(red[0])) if red else ("ok", "")
-        cells = (html.escape(" ".join(cell.split()), quote=False) for cell in (label, question, why))
-        name, asked, said = (cell.replace("|", "\\|").replace("`", "&#96;") for cell in cells)
-        table.append(f"| {name} | {asked} | {len(tests)} | {outcome} | {said} |")
-    return table
-
-
-def junit(findings: Findings) -> str:
-    """JUnit XML: one case per test, grouped by task and sampler; an error for a cell that cannot be compared."""
-    sizes = {"tests": len(findings.tests), "failures": len(findings.red), "errors": len(findings.incomparable)}
-    root = ElementTree.Element("testsuites", {"name": "parvibench check"} | {k: str(v) for k, v in sizes.items()})
-    for tests in _grouped(findings.tests, lambda t: (t.task, t.algorithm)).values():
-        red = str(sum(t.verdict in RED for t in tests))
-        suite = ElementTree.SubElement(
-            root, "testsuite", name=f"{_task(tests[0])}/{_label(tests[0])}", tests=str(len(tests)), failures=red
-        )
-        for t in tests:
-            _case(suite, t, findings)
-    for line in findings.incomparable:
-        suite = ElementTree.SubElement(root, "testsuite", name="changed", tests="1", errors="1")
-        case = ElementTree.SubElement(suite, "testcase", classname="baseline", name=line)
-        ElementTree.SubElement(case, "error", message=line)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _case(suite: ElementTree.Element, test: Test, findings: Findings) -> None:
-    name = f"{test.metric} ({test.oracle})"
-    case = ElementTree.SubElement(suite, "testcase", classname=f"{_task(test)}.{_label(test)}", name=name)
-    if test.verdict in RED:
-        message = f"{test.verdict}: {test.reason}"
-        failure = ElementTree.SubElement(case, "failure", message=message, type=test.verdict)
-        facts = {"": test.circumstances, "source: ": source(test), "run again: ": command(test, findings)}
-        failure.text = "\n".join(key + value for key, value in facts.items() if value)

@@ -27,9 +27,6 @@ class Law:
 
     values: NDArray[np.float64]  #: (m,) independent draws
     better: Better = "same"  #: direction of improvement
-    #: values of independent exact draws, where a method that beats them is suspicious
-    exact: NDArray[np.float64] | None = None
-    gates: bool = True  #: False for what is only shown
     tolerance: float = 0.0  #: relative, for rounding, where all draws are the same
 
     def snapped(self, fresh: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -107,7 +104,7 @@ class Asked(NamedTuple):
     """Questions of a check, and what cannot be compared with a baseline."""
 
     questions: list[Question]  #: to be measured
-    new: list[str]  #: cells and densities that are not in the baseline
+    new: list[str]  #: cells that are not in the baseline
     incomparable: list[str]  #: cells whose settings, budget or version differ from the baseline's, and in what
 
 

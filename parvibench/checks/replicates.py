@@ -1,4 +1,4 @@
-"""What a baseline records: statistics of a cell, replicate by replicate, and values of a density at fixed points."""
+"""What a baseline records: statistics of a cell, replicate by replicate."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 from parvibench.core import registry
 from parvibench.core.task import Task
 from parvibench.harness.run.chunks import ChunkResult
-from parvibench.harness.run.clock import reference_seconds
 from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.suite.cells import Cell
 
@@ -25,10 +24,8 @@ _DIRECTIONS = 3
 _EARLY = 3
 #: Replicates in a kernel call, at most.
 _CHUNK = 20
-#: Metrics of a run's cost: compared exactly, or as ratios to a reference kernel, or not at all.
+#: Metrics of a run's cost: compared exactly, or not at all.
 _COSTS = frozenset({"seconds", "peak_memory", "score_evaluations"})
-#: The time is shown and never fails a check.
-TIME = "seconds_over_kernel"
 #: What a run is charged: compared exactly.
 EVALUATIONS = "score_evaluations"
 #: Smaller standard deviations are rounding.
@@ -65,11 +62,10 @@ class CellQuestion(Question):
         return ", ".join([*steps, *(f"{key}={value}" for key, value in spec.settings.items())])
 
     def measure(self, replicates: range, seed: int) -> Values:
-        """Run fresh replicates of the cell, chunk by chunk; in large ones, since the time of one replicate does not count."""
+        """Run fresh replicates of the cell, in chunks of at most 20."""
         most = self.cell.load()[1].max_chunk or _CHUNK
         cell = self.cell.varied(replicates=tuple(replicates), seed=seed, chunk=min(len(replicates), most))
-        device = torch.device(cell.spec.device)
-        return joined(statistics(cell, reference_seconds(device), run_chunk(cell, chunk)) for chunk in cell.chunks)
+        return joined(statistics(cell, run_chunk(cell, chunk)) for chunk in cell.chunks)
 
     def expected(self) -> Mapping[str, Expected]:
         """The stored statistics."""
@@ -81,18 +77,18 @@ def direction_of_change(name: str, task: Task) -> Better:
     metric = registry.metrics().get(name.removeprefix("early "))
     if metric is not None:
         return metric.direction if metric.direction in ("lower", "higher") else "same"  # type: ignore[return-value]
-    if name in (EVALUATIONS, TIME):
+    if name == EVALUATIONS:
         return "lower"
     centred = name.startswith(("mean[", "log_sd[")) and known_moments(task) is not None and task.dim <= _DIRECTIONS
     return "zero" if centred else "same"
 
 
-def statistics(cell: Cell, kernel: float, result: ChunkResult) -> dict[str, list[float]]:
+def statistics(cell: Cell, result: ChunkResult) -> dict[str, list[float]]:
     """The statistics of a chunk, one value per replicate, +inf where it diverged.
 
     Means and log standard deviations of the samples, in units of the target's where they are known, along the axes or
     three fixed directions; their mean log density; the cell's metrics at the end and its primary metric early on; score
-    evaluations as charged; time over that of a reference kernel (``kernel``, s).
+    evaluations as charged.
     """
     task, found = cell.load()[0], dict[str, Tensor]()
     width = len(next(iter(result.values.values()), ()))
@@ -106,8 +102,7 @@ def statistics(cell: Cell, kernel: float, result: ChunkResult) -> dict[str, list
     early = [row[-1] for row in result.curve if row[1] == _EARLY and row[-2] == task.primary]
     if len(early) == width:
         found[f"early {task.primary}"] = torch.tensor(early, dtype=torch.float64)
-    costs = {EVALUATIONS: result.score_evaluations, TIME: result.seconds / kernel / width}
-    return {name: as_values(v) for name, v in found.items()} | {name: [v] * width for name, v in costs.items()}
+    return {name: as_values(v) for name, v in found.items()} | {EVALUATIONS: [result.score_evaluations] * width}
 
 
 def moments(task: Task, x: Tensor) -> dict[str, Tensor]:
@@ -131,44 +126,6 @@ def known_moments(task: Task) -> tuple[Tensor, Tensor] | None:
     if reference is None or task.facts.infinite_moments:
         return None
     return reference.mean, reference.sd
-
-
-def density_values(name: str, points: int = 5, replicates: int = 2) -> dict[str, float]:
-    """Log density, score and predictions of a task whose data are here, at fixed points, on so many data splits."""
-    task = registry.load_task(name)
-    target = task.target(range(replicates), "cpu", torch.float64)
-    generator = Generator().manual_seed(2)
-    x = torch.randn(1, points, task.dim, generator=generator, dtype=torch.float64).expand(replicates, -1, -1)
-    weights = torch.randn(task.dim, generator=generator, dtype=torch.float64)
-    found = {"log_density": target.log_density(x), "score": target.score(x) @ weights}
-    if task.batch_size is not None and task.rows is not None:
-        batch = torch.arange(task.batch_size).expand(replicates, -1)
-        found["batch_score"] = target.score(x, batch) @ weights
-    data = task.predictive(range(replicates), "cpu", torch.float64)
-    if data is not None:
-        means, sds = data.predict(x)
-        found |= {"prediction": means.mean(-1), "noise_sd": sds.expand_as(means.mean(-1)), "held_out": data.y.mean(-1)}
-    return {f"{key}[{i}]": float(v) for key, values in found.items() for i, v in enumerate(values.flatten())}
-
-
-@dataclass(frozen=True)
-class DensityQuestion(Question):
-    """Whether a task's density, score and held-out data at fixed points have changed."""
-
-    task: str  #: name
-    baseline: Mapping[str, Expected]  #: name -> stored value
-    algorithm = "density"
-    oracle: Oracle = "past"
-    title = "baseline"
-    hint = "a change of the density or of its data since the baseline was recorded"
-
-    def measure(self, replicates: range, seed: int) -> Values:
-        """The values; the seed has no part in them."""
-        return {name: [value] for name, value in density_values(self.task).items()}
-
-    def expected(self) -> Mapping[str, Expected]:
-        """The stored statistics."""
-        return self.baseline
 
 
 def as_array(values: Sequence[float | None]) -> NDArray[np.float64]:

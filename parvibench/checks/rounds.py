@@ -14,7 +14,7 @@ from typing import Literal
 from parvibench.core.streams import derive_seed
 from parvibench.harness.workers.interrupts import Interrupts
 
-from .outcomes import RED, Test, decide, failed, gating
+from .outcomes import RED, Test, decide, failed
 from .question import Measurement, Question, Values, batches, measure
 from .summaries import joined
 
@@ -49,7 +49,7 @@ class Findings:
     tests: list[Test]  #: one per statistic, in the order of the questions; of the last stage measured
     threshold: float  #: p-value at which a test failed
     seed: int  #: of all fresh replicates
-    new: list[str] = field(default_factory=list)  #: cells and densities that are not in the baseline
+    new: list[str] = field(default_factory=list)  #: cells that are not in the baseline
     #: cells whose settings, budget or version differ from the baseline's, and in what
     incomparable: list[str] = field(default_factory=list)
     #: sampler -> options that repeat its questions on the command line
@@ -102,49 +102,60 @@ def check(
         keep: called at the end with every question and all its fresh values.
     """
     plan = plan or Plan()
-    threshold = plan.threshold(sum(len(gating(q.expected())) for q in questions))
-    values: list[dict[str, list[float]]] = [{} for _ in questions]
-    tests: dict[int, list[Test]] = {}
+    answers = _Answers(questions, plan.threshold(sum(len(q.expected()) for q in questions)), plan.doubt)
     pending, done = list(range(len(questions))), 0
-
-    def stopped() -> Findings:
-        doubtful = {i for i in pending if i in tests and _open(questions[i], tests[i], plan.doubt)}
-        left = [q.name for i, q in enumerate(questions) if i not in tests or i in doubtful]
-        return Findings([t for i in sorted(tests) for t in tests[i]], threshold, seed, unanswered=left)
-
     try:
         with Interrupts() if stoppable else nullcontext():
             for stage, total in enumerate(plan.stages):
-                fresh = range(done, total)
                 root = derive_seed(seed, "check", stage)
                 size = min(_BATCH, max(1, len(pending) // (_PARTS * workers))) if workers else 1
                 asked = batches({i: questions[i] for i in pending}, size)
-                work = [Measurement(batch, fresh, root) for batch in asked]
-                for answered, (i, found) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
-                    question = questions[i]
-                    if isinstance(found, str):
-                        tests[i] = [failed(question, found)]
-                    else:
-                        values[i] = joined([values[i], found])
-                        tests[i] = decide(question, values[i], threshold)
-                    notify(f"{question.task} {question.algorithm}", answered, len(pending))
-                    if failed_tests := [t for t in tests[i] if t.verdict in RED]:
-                        red(question, min(failed_tests, key=lambda t: t.p_value))
+                work = [Measurement(batch, range(done, total), root) for batch in asked]
+                for answered, (i, measured) in enumerate(measure(work, workers, _TIMEOUT_S), 1):
+                    failures = answers.add(i, measured)
+                    notify(f"{questions[i].task} {questions[i].algorithm}", answered, len(pending))
+                    if failures:
+                        red(questions[i], min(failures, key=lambda t: t.p_value))
                         if fail_fast:
-                            return stopped()
-                pending, done = [i for i in pending if _open(questions[i], tests[i], plan.doubt)], total
+                            return answers.findings(seed, stopped=True)
+                pending, done = list(filter(answers.open, pending)), total
     except KeyboardInterrupt:
         if not stoppable:
             raise
-        return stopped()
-    for question, found in zip(questions, values, strict=True):
-        keep(question, found)
-    return Findings([t for i in sorted(tests) for t in tests[i]], threshold, seed)
+        return answers.findings(seed, stopped=True)
+    for i, question in enumerate(questions):
+        keep(question, answers.values.get(i, {}))
+    return answers.findings(seed)
 
 
-def _open(question: Question, tests: Sequence[Test], doubt: float) -> bool:
-    """Whether the answer is not clear yet."""
-    if any(t.verdict in RED for t in tests):
-        return False
-    gates = gating(question.expected())
-    return any(t.p_value * len(gates) < doubt for t in tests if t.metric in gates)
+@dataclass
+class _Answers:
+    """The values and tests of a check so far, by the number of the question."""
+
+    questions: Sequence[Question]
+    threshold: float
+    doubt: float
+    values: dict[int, dict[str, list[float]]] = field(default_factory=dict)
+    tests: dict[int, list[Test]] = field(default_factory=dict)
+
+    def add(self, i: int, measured: Values | str) -> list[Test]:
+        """Judge a question by all its values, or by the reason of a failed measurement; the tests that fail."""
+        if isinstance(measured, str):
+            self.tests[i] = [failed(self.questions[i], measured)]
+        else:
+            self.values[i] = joined([self.values.get(i, {}), measured])
+            self.tests[i] = decide(self.questions[i], self.values[i], self.threshold)
+        return [t for t in self.tests[i] if t.verdict in RED]
+
+    def open(self, i: int) -> bool:
+        """Whether the answer is not clear yet."""
+        tests, expected = self.tests.get(i), self.questions[i].expected()
+        if tests is None:
+            return True
+        clear = any(t.verdict in RED for t in tests)
+        return not clear and any(t.p_value * len(expected) < self.doubt for t in tests if t.metric in expected)
+
+    def findings(self, seed: int, *, stopped: bool = False) -> Findings:
+        """All tests, in the order of the questions; of a check that was stopped, the questions that it left open."""
+        left = [q.name for i, q in enumerate(self.questions) if stopped and self.open(i)]
+        return Findings([t for i in sorted(self.tests) for t in self.tests[i]], self.threshold, seed, unanswered=left)

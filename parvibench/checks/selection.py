@@ -20,7 +20,7 @@ from .summaries import settings_of
 if TYPE_CHECKING:
     from parvibench.harness.suite.cells import Cell
 
-    from .baseline import Baseline, Subject
+    from .baseline import Baseline
 
 #: Default iterations of a sampler that does not ship with the package or has settings of its own.
 ITERATIONS = 500
@@ -48,22 +48,11 @@ class Selection:
         from .baseline import Baseline, questions
 
         stored = Baseline.load(baseline)
-        asked = questions(stored, self._cells(stored), self.densities)
+        asked = questions(stored, self.cells(stored))
         return asked._replace(questions=[*asked.questions, *self.truths])
 
-    def subjects(self, old: Baseline | None) -> list[Subject]:
-        """What a baseline records: every named sampler on every task; ``InputError`` without a sampler."""
-        from .baseline import cell_subject
-
-        return [cell_subject(cell) for cell in self._cells(old)]
-
-    @property
-    def densities(self) -> list[str]:
-        """Tasks from outside, whose densities a baseline records, too."""
-        return [t for t in self.tasks if registry.is_place(t)]
-
-    def _cells(self, stored: Baseline | None) -> list[Cell]:
-        """Samplers on the named tasks, by default on those of the baseline."""
+    def cells(self, stored: Baseline | None) -> list[Cell]:
+        """Samplers on the named tasks, by default on those of the baseline; ``InputError`` without a sampler."""
         from parvibench.harness.suite.cells import expand
         from parvibench.harness.suite.suite import Suite
 
@@ -114,22 +103,27 @@ def select_questions(
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
     truths = [q for n in dict.fromkeys(names) for q in _truths(n, given.get(n, {}), iterations, allow_diverged, exact)]
-    if algorithms and not truths and not baseline:
+    if not baseline:
+        truths = _about(truths, named, algorithms)
+    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
+    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
+
+
+def _about(truths: list[Question], tasks: Sequence[str], algorithms: Sequence[str]) -> list[Question]:
+    """The questions about these tasks, or all where none is named; ``InputError`` without a question."""
+    if algorithms and not truths:
         raise InputError(
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
         )
-    if named and not baseline:
-        known = {q.task for q in truths}
-        for task in named:
-            if task not in known and task in registry.tasks():
-                raise InputError(
-                    f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
-                )
-            if task not in known:
-                raise UnknownNameError("target of the check", task, known)
-        truths = [q for q in truths if q.task in named]
-    truths += [q for place in dict.fromkeys(own) for q in own_density_questions(place)]
-    return Selection(truths, given, tuple(dict.fromkeys(tasks)), iterations)
+    known = {q.task for q in truths}
+    for task in tasks:
+        if task not in known and task in registry.tasks():
+            raise InputError(
+                f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
+            )
+        if task not in known:
+            raise UnknownNameError("target of the check", task, known)
+    return [q for q in truths if not tasks or q.task in tasks]
 
 
 def built_in_samplers() -> list[str]:

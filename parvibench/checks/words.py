@@ -52,7 +52,6 @@ _NAMES = {
     "gradient": "score against the gradient of the log density",
     "again": "share of points whose density is the same when called again (otherwise it is no function of the point)",
     "score_evaluations": "score evaluations charged",
-    "log_density": "log density at fixed point {0}",
 }
 _FAULTS = {"diverged": "not finite", "ties": "equal to another point", "stuck": "never moved"}
 _HINTS = {

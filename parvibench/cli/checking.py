@@ -35,7 +35,7 @@ _Run = Annotated[str, Argument(help="Id of a run in the store, or folder of anot
 @app.command(
     epilog="Examples:\n\n"
     "`parvibench check` (is this installation right? All built-in samplers)\n\n"
-    "`parvibench check -a mypackage.samplers:MySampler --set step_size=0.05 --junit check.xml`\n\n"
+    "`parvibench check -a mypackage.samplers:MySampler --set step_size=0.05`\n\n"
     "`parvibench check -a my_sampler.py:MySampler -t banana --update --baseline mine.json` (record its results)\n\n"
     "`parvibench check -a my_sampler.py:MySampler --baseline mine.json` (compare with them later)\n\n"
     "`parvibench check -t target.py:ring` (the density of an unregistered task)"
@@ -53,8 +53,6 @@ def check(
     workers: Annotated[int | None, Option(help="Worker processes; 0 runs everything in this process. Default: one per CPU.")] = None,
     seed: Annotated[int | None, Option(help="Seed of all replicates. Default: 1 for samplers from outside, otherwise random and printed.")] = None,
     fail_fast: Annotated[bool, Option("--fail-fast", help="Stop at the first question that fails.")] = False,
-    junit: Annotated[Path | None, Option(help="Write JUnit XML.")] = None,
-    markdown: Annotated[Path | None, Option(help="Append a Markdown summary to this file.")] = None,
     as_json: Json = False,
     yes: Annotated[bool, Option("--yes", "-y", help="Let --update write without confirmation.")] = False,
 ) -> int:  # fmt: skip
@@ -66,8 +64,6 @@ def check(
     dependence between chains. All tests together raise a false alarm in at most one run in a thousand. A baseline is a
     file of your own: --update records what a sampler does now, later runs report a regression or a change.
     """
-    for file in filter(None, (junit, markdown)):
-        shared.output_place(file)
     if update and baseline is None:
         raise InputError("--update records a baseline: name its file with --baseline FILE")
     processes = (os.cpu_count() or 1) if workers is None else workers
@@ -90,7 +86,7 @@ def check(
             fail_fast=fail_fast, stoppable=True, red=red,
         )  # fmt: skip
     options = _options(setting or (), iterations, allow_diverged) + (f" --exact {exact}" if exact else "")
-    return _write(replace(findings, options=dict.fromkeys(names, options)), junit, markdown, as_json)
+    return _write(replace(findings, options=dict.fromkeys(names, options)), as_json)
 
 
 @app.command(
@@ -152,7 +148,7 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
         if not yes and not typer.confirm(f"Write {path}?"):
             return EXIT_FAILED
     made.write(path)
-    answer(f"{path}: {len(made.cells)} cells, {len(made.densities)} densities")
+    answer(f"{path}: {len(made.cells)} cells")
     return 0
 
 
@@ -162,14 +158,9 @@ def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> st
     return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
 
 
-def _write(findings: api.Findings, junit: Path | None, markdown: Path | None, as_json: bool) -> int:
-    """Write the outcome in all formats; the exit code."""
+def _write(findings: api.Findings, as_json: bool) -> int:
+    """Write the outcome as text or JSON; the exit code."""
     output = api.formats()
-    if junit is not None:
-        junit.write_text(output.junit(findings))
-    if markdown is not None:
-        with markdown.open("a") as file:
-            file.write(output.markdown(findings))
     if as_json:
         shared.print_json(output.document(findings))
     else:

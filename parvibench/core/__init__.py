@@ -18,7 +18,7 @@ def reference_folder() -> Traversable:
 
 
 def reference_folders() -> Iterator[Traversable]:
-    """Where references are looked for, in this order: no file of anybody's stands for one that the package ships.
+    """Folders searched for references, in this order: no other file replaces one that the package ships.
 
     The package; ``./parvibench-references``; the folders named to ``search_references``; ``references`` in the user's
     data folder.

@@ -119,7 +119,7 @@ class Method(ABC):
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
-        """Validate settings; ``preset`` stands for the values of that preset.
+        """Validate settings; ``preset`` is replaced by the values of that preset.
 
         Raises:
             SettingsError: naming each wrong key, what was given and what would be right.

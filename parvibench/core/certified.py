@@ -35,7 +35,7 @@ def stamp_of(name: str) -> tuple[str, tuple[int, ...]] | None:
 def verified(name: str, folder: Traversable | None = None) -> Certificate | None:
     """The certificate of a task's reference, and its arrays as bytes; None without one.
 
-    ``folder`` stands for all that are searched.
+    ``folder``: the only one to search.
 
     Raises:
         InputError: the arrays do not match the hash in the certificate.

@@ -61,7 +61,7 @@ class Floored:
         """The floor of a metric at sample size n.
 
         Between stored sizes every quantile is interpolated linearly in log n: its logarithm where both ends have one
-        sign, which is exact for a power law, else the quantile itself. None when the metric has no floor, n lies
+        sign, which is exact for a power law, else the quantile itself. None when the metric has no floor, n is
         outside the stored sizes (no guess outside), or the metric's floors cannot be interpolated.
         """
         table = self.floors.get(metric, {})
@@ -191,7 +191,7 @@ def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
 
 
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
-    """The reference of a task, or None; ``folder`` stands for all that are searched, as in all that follow.
+    """The reference of a task, or None; ``folder`` is the only one to search, as in all that follow.
 
     ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
 

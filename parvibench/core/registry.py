@@ -131,7 +131,7 @@ def _indexed(section: str, row: type[R]) -> dict[str, R]:
 
 
 def described(section: str, name: str) -> dict[str, Any]:
-    """The facts of a built-in task or algorithm that ``show`` prints, in ``described.json``; empty for any other."""
+    """The facts of a built-in task, algorithm or metric that ``show`` prints, in ``described.json``; empty for any other."""
     rows = json.loads((files("parvibench.core") / "described.json").read_text(encoding="utf-8"))[section]
     return rows.get(name, {})
 

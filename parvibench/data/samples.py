@@ -6,33 +6,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parvibench.core.errors import InputError
 
 from .draws import sample_formats
-from .draws.arrays import Choice, swapped
+from .draws.arrays import Choice, Draws, swapped
 from .draws.naming import listed, match
 
 MAX_BYTES = 2**30
 _TIMEOUT_S = 300
 #: One thread each, and no arenas that are reserved ahead.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-
-
-@dataclass(frozen=True)
-class Draws:
-    """Samples with what is known of their form."""
-
-    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d); not to be written to
-    names: tuple[str, ...] = ()  #: of the d columns, or none
-    read: tuple[str, ...] = ()  #: how they were read, where that is not obvious
-    places: tuple[str, ...] = ()  #: the names with numbers in place of labels, where they differ
-    chosen: bool = False  #: whether the columns were chosen one by one, and so stand in the order of the task
 
 
 def read_draws(paths: Sequence[Path], choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
@@ -88,7 +76,7 @@ def _read(path: Path, choice: Choice) -> Draws:
     except OSError as error:
         raise InputError(f"{str(path)[:80]}...: {error.strerror}") from None
     if not there:
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: {'is a folder, not a file' if path.is_dir() else 'no such file'}")
     if ending not in sample_formats.FORMATS:
         raise InputError(f"{path}: samples come as {', '.join(sample_formats.FORMATS)}; got {ending or 'no ending'}")
     files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
@@ -107,9 +95,8 @@ def _read(path: Path, choice: Choice) -> Draws:
     if done.returncode:
         raise InputError(f"{path}: cannot be read as {ending} numbers: {_reason(done)}")
     end = done.stdout.index(b"\n")
-    told = json.loads(done.stdout[:end])
-    values = np.frombuffer(done.stdout, offset=end + 1).reshape(told["shape"])
-    return Draws(values, tuple(told["names"]), tuple(told["read"]), tuple(told["places"]), bool(choice.columns))
+    form = json.loads(done.stdout[:end])
+    return Draws(np.frombuffer(done.stdout, offset=end + 1).reshape(form.pop("shape")), **form)
 
 
 def _reason(done: subprocess.CompletedProcess[bytes]) -> str:

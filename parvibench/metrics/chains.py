@@ -12,9 +12,9 @@ that mix faster than these are apart, as many neighbouring ones in the middle. S
 The weights of a network switch labels, so that no chain of them mixes: networks are judged by what they say, their
 predictions at 20 held-out rows and the log likelihood of these rows, the worst of which counts.
 
-Many short chains (8 to 99 kept states, at least 10 chains) have no halves to compare: their R-hat is the nested one
+Many short chains (8 to 99 states after the burn-in, at least 10 chains) have no halves to compare: their R-hat is the nested one
 (Margossian et al. 2024, Bayesian Analysis, "Nested R-hat", Section 3) of five equal groups of chains, neighbours at the
-beginning of the kept path, over its second half: chains that have not forgotten where they were make the groups differ.
+beginning of that path, over its second half: chains that have not forgotten where they were make the groups differ.
 """
 
 import importlib
@@ -34,7 +34,7 @@ from .needs import given
 from .pairwise import average_ranks, evenly, thin
 from .recorded import recorded_cost
 
-#: Coordinates that are ranked, and found by every statistic of the screen.
+#: Coordinates that are ranked, and taken by every statistic of the screen.
 MOST_COORDINATES = 50
 _BY_EACH = 12
 #: States at which the screen looks, of these the ones that give location and spread, and batches of a chain.
@@ -44,7 +44,7 @@ _BATCHES = 5
 #: Chains of which more than this share of the spaced draws is effective may mix faster than these are apart.
 _MIXED = 0.5
 MOST_DRAWS = 25_000
-#: R-hat is the nested one of chains with fewer kept states than this, for at least so many chains; groups of it.
+#: R-hat is the nested one of chains with fewer states than this, for at least so many chains; groups of it.
 NESTED_BELOW, NESTED_FROM, GROUPS = 100, 10, 5
 #: Held-out rows at which networks are compared, and states at a time.
 PREDICTIONS, _STATES = 20, 2000
@@ -131,7 +131,7 @@ def ess_autocorrelation(samples: Tensor, context: Context) -> Tensor:
     """Effective sample size from the autocorrelations themselves, mean over coordinates.
 
     ``T / (1 + 2 sum_t rho_t)`` per coordinate, the sum cut by Geyer's initial positive sequence (1992, Statistical
-    Science 7:473-483), with no ranks and no split, over the chains by their mean. It stands for the one of Ye, Ren & Liu
+    Science 7:473-483), with no ranks and no split, over the chains by their mean. It replaces the one of Ye, Ren & Liu
     (2020), arXiv:2002.09070, who define none and whose chains are antithetic at some lag: it is not cut at T N.
 
     (R,) in draws, out of the T N recorded; higher is better. Zero for coordinates that never moved. O(T log T N) a

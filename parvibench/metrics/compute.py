@@ -154,7 +154,7 @@ def copied_rows(samples: Tensor, reference: Reference) -> int:
     """How many samples, (n, D), are rows of the reference, to 5e-6 of the spread of every coordinate; 0 for a single row.
 
     Of a thousand exact draws in the plane one comes so near to one of 10,000 rows in about 0.02% of sets. A leaderboard
-    looks at a million samples, so that one row is met by chance, and flatters nobody; two in one set are not. In one
+    looks at a million samples, so that one row is met by chance, and flatters no method; two in one set are not. In one
     dimension more are met by chance, by density and rounding of the rows; and where values repeat: as many as rows meet
     each other.
     """

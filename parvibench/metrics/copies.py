@@ -19,7 +19,7 @@ _OFTEN = 0.05
 _ROWS, _DIFFERENT = 8, 5
 #: In one dimension fewer distinct values than this share are those of a discrete law.
 _DISCRETE = 0.1
-#: A row, or value, more frequent than this is an atom of the law, or a chain that stands still.
+#: A row, or value, more frequent than this is an atom of the law, or a chain that does not move.
 _ATOM = 0.05
 #: Coordinates looked at, binary digits of half and single precision, and decimal ones.
 _COORDINATES, _BITS, _DIGITS = 20, (8, 11, 24), range(1, 10)

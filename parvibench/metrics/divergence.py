@@ -79,13 +79,7 @@ def _tree(points: Tensor) -> cKDTree:
     return cKDTree(points.numpy())
 
 
-@metric(
-    "lower",
-    "1",
-    "reference",
-    "cross-validated accuracy of a classifier between samples and reference; 0.5 for exact draws",
-    when="last",
-)
+@metric("lower", "1", "reference", "accuracy of a classifier against the reference; 0.5 for exact draws", when="last")
 def c2st(samples: Tensor, context: Context) -> Tensor:
     """Accuracy of a classifier that separates samples from reference rows, on held-out points.
 

@@ -13,7 +13,7 @@ the sliced distance the floor's medians over n are inverted instead.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from parvibench.core.registry import load_metric
 from parvibench.core.task import Task
 
 from .compute import in_parallel, values_of
-from .mmd import Kernel, gaussian, inverse_multiquadric, kernel_mean, mean_distance
+from .mmd import kernel_mean, mean_distance
 from .needs import given
 
 Interval = tuple[float, float]
@@ -39,16 +39,14 @@ _RESAMPLES = 2000
 MOST_STATES = 1000
 
 
-def _kernel_gap(x: Tensor, reference: Reference, kernel: Kernel) -> float:
+def _kernel_gap(x: Tensor, reference: Reference) -> float:
     n = len(x)
-    return 1 - (n * kernel_mean(x, x, reference.bandwidth, kernel) - 1) / (n - 1)
+    return 1 - (n * kernel_mean(x, x, reference.bandwidth) - 1) / (n - 1)
 
 
 #: Unbiased estimates of the gap from one set of draws, (n, D).
 V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
-    "mmd2": partial(_kernel_gap, kernel=gaussian),
-    "mmd2_imq": partial(_kernel_gap, kernel=inverse_multiquadric),
-    "mmd2_linear": lambda x, reference: float(x.var(0).sum()),
+    "mmd2": _kernel_gap,
     "energy_distance": lambda x, reference: len(x) * mean_distance(x, x) / (len(x) - 1),
 }
 
@@ -81,8 +79,7 @@ def equivalent_sample_size(
     """How many independent exact draws come as close to the reference as these samples.
 
     Args:
-        metric: ``sliced_w2`` or a V-statistic (``mmd2``, ``mmd2_imq``, ``mmd2_linear``, ``energy_distance``);
-            the others have none.
+        metric: ``sliced_w2`` or a V-statistic (``mmd2``, ``energy_distance``); the others have none.
         values: of the metric, one per replicate of n samples; several are pooled, V-statistics by their mean and
             the sliced distance by its median.
         n: number of samples.
@@ -133,7 +130,7 @@ def _from_closed_form(
     """``gap / (mean - bias)``; the interval ends where the floor's 95% band does.
 
     The band's ends above the bias, in units of the mean, change slowly with the size: they are interpolated
-    between the stored sizes and held beyond them.
+    between the stored sizes and constant beyond them.
     """
     value = float(values.mean())
     grid = np.geomspace(1, 4 * n, 500)

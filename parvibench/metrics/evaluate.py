@@ -42,7 +42,7 @@ from .own_floors import with_floors
 from .pairwise import average_ranks, thin
 from .stein import bootstrapped_ksd
 
-_CHAIN = "neighbouring samples are correlated, and the interval is that of independent ones"
+_DEPENDENT = "no interval: neighbouring samples are correlated, and the interval is that of independent ones"
 #: Most samples that metrics are computed of: pairwise ones take the square of it.
 MOST_SAMPLES = 5000
 #: Most samples of the wild bootstrap, and its values.
@@ -97,72 +97,100 @@ def evaluate_samples(
     """
     registry.require_own_name(task)
     path, every = _chains(samples, task)
-    found_copies, path, every = counted(every if path is None else path)
-    given = getattr(task, "coordinates", ())
-    names = next((n for n in (names, given) if len(n) == task.dim), [f"x{i + 1}" for i in range(task.dim)])
-    found_chains = None if path is None else chain_diagnostics(path, names)
-    if found_chains is not None:
-        found_chains["worth"] = int(found_chains["worth"] * found_copies.counted.mean())
-    worth = len(every) if found_chains is None else min(len(every), int(found_chains["worth"]))
-    x = thin(every, MOST_SAMPLES)
-    floored = reference or with_floors(task, task.floored(), min(worth, len(x)), notify)
-    certified = floored.floors if isinstance(floored, Predictions) else ()
-    listed = tuple(dict.fromkeys((*task.metrics, *certified))) if metrics is None else metrics
-    context = Context(
-        task,
-        reference or task.reference(),
-        density_of(task),
-        task.predictive([0], "cpu", torch.float64),
-        path=None if path is None else path.transpose(0, 1)[None],
-        cost=cost,
-    )
-    if context.reference is not None:
-        _require_digits(every, context.reference, names)
-    found, absent = compute_guarded(listed, x[None], context)
-    if found_copies.repeats:
-        absent |= {name: f"left out, since rows repeat: {found_copies.said}" for name in NEAREST if name in found}
-        found = {name: value for name, value in found.items() if name not in absent}
-    values = {name: float(value[0]) for name, value in found.items()}
-    n = judged_size(min(worth, len(x)), floored)
-    sizes = sizes_judged(n or 0, floored, values)
-    judged = dict(values)
-    for size in set(sizes.values()) - {len(x)}:
-        smaller = [name for name, own in sizes.items() if own == size]
-        judged |= values_of(smaller, thin(every, size), context)
-    broken = _not_computed(values, floored, x)
-    judged = {name: value for name, value in judged.items() if name not in broken}
-    tests = floor_tests(judged, n or worth, floored, task.metrics, sizes)
+    copies, path, every = counted(every if path is None else path)
+    names = _names(task, names)
+    chains, worth = _diagnosed(path, every, copies, names)
+    x, given, reference = thin(every, MOST_SAMPLES), reference, reference or task.reference()
+    floored = given or with_floors(task, task.floored(), min(worth, len(x)), notify)
+    listed = _all_metrics(task, floored) if metrics is None else metrics
+    steps = None if path is None else path.transpose(0, 1)[None]
+    predictive = task.predictive([0], "cpu", torch.float64)
+    context = Context(task, reference, density_of(task), predictive, path=steps, cost=cost)
+    _require_digits(every, reference, names)
+    values, absent = _measured(listed, x, context, copies)
+    n, judged, broken, tests = _tested(values, every, len(x), worth, context, floored)
     if floored is None and context.target is not None and "ksd" in listed:
-        tests, judged, n = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
-    why = f"no interval: {_CHAIN}" if found_chains is not None or serially_correlated(x) else ""
-    rows = [
-        _absent(name, absent[name])
-        if name in absent
-        else _row(name, values[name], judged.get(name), len(x), floored, tests, why)
-        for name in listed
-    ]
-    rows = [row | {"reason": broken[row["metric"]]} if row["metric"] in broken else row for row in rows]
+        n, judged, tests = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
+    why = _DEPENDENT if chains is not None or serially_correlated(x) else ""
+    rows = {name: _row(name, v, judged.get(name), len(x), floored, tests, why) for name, v in values.items()}
+    for name, reason in broken.items():
+        rows[name]["reason"] = reason
+    return {
+        "task": task.name,
+        "n": math.prod(np.shape(samples)[:-1]),
+        "read": copies.said,
+        "n_judged": n,
+        "verdict": tests.verdict,
+        "judged_by": list(tests.floors),
+        "reason": _reason(tests, every, context, names, worth, chains is not None),
+        "chains": chains,
+        "metrics": [rows[name] if name in rows else _absent(name, absent[name]) for name in listed],
+    }
+
+
+def _diagnosed(
+    path: Tensor | None, every: Tensor, copies: Copies, names: Sequence[str]
+) -> tuple[dict[str, Any] | None, int]:
+    """Diagnostics of chains that are long enough, and the number of independent draws that the samples are worth."""
+    chains = None if path is None else chain_diagnostics(path, names)
+    if chains is None:
+        return None, len(every)
+    chains["worth"] = int(chains["worth"] * copies.counted.mean())
+    return chains, min(len(every), chains["worth"])
+
+
+def _names(task: Task, given: Sequence[str]) -> Sequence[str]:
+    own = getattr(task, "coordinates", ())
+    return next((n for n in (given, own) if len(n) == task.dim), [f"x{i + 1}" for i in range(task.dim)])
+
+
+def _all_metrics(task: Task, floored: Floored | None) -> tuple[str, ...]:
+    """The task's metrics, and those of certified predictions with floors."""
+    certified = floored.floors if isinstance(floored, Predictions) else ()
+    return tuple(dict.fromkeys((*task.metrics, *certified)))
+
+
+def _reason(tests: FloorTests, every: Tensor, context: Context, names: Sequence[str], worth: int, chains: bool) -> str:
+    """That of the tests, or the worst coordinates; before it, that chains are ``worth`` too few draws."""
     reason = tests.reason
     if tests.adjusted.get(worst := "worst_coordinate", 1.0) <= ALPHA:
         floor = tests.floors[worst]
         reason = worst_named(thin(every, floor.n), context, names, floor.quantile(1 - ALPHA))
-    if found_chains is not None and worth < min(SIZES):
+    if chains and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
-    return {
-        "task": task.name,
-        "n": math.prod(np.shape(samples)[:-1]),
-        "read": found_copies.said,
-        "n_judged": n,
-        "verdict": tests.verdict,
-        "judged_by": list(tests.floors),
-        "reason": reason,
-        "chains": found_chains,
-        "metrics": rows,
-    }
+    return reason
 
 
-def _require_digits(x: Tensor, reference: Reference, names: Sequence[str]) -> None:
+def _measured(
+    names: Sequence[str], x: Tensor, context: Context, copies: Copies
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Values of samples (n, D), and why the other metrics have none."""
+    values, absent = compute_guarded(names, x[None], context)
+    if copies.repeats:
+        absent |= {name: f"left out, since rows repeat: {copies.said}" for name in NEAREST if name in values}
+    return {name: float(value[0]) for name, value in values.items() if name not in absent}, absent
+
+
+def _tested(
+    values: Mapping[str, float], every: Tensor, size: int, worth: int, context: Context, floored: Floored | None
+) -> tuple[int | None, dict[str, float], dict[str, str], FloorTests]:
+    """The size judged, values at the sizes of the floors, metrics that say nothing and why, and the tests.
+
+    ``values`` are of ``size`` of the samples, which are worth so many independent draws.
+    """
+    n = judged_size(min(worth, size), floored)
+    sizes, judged = sizes_judged(n or 0, floored, values), dict(values)
+    for smaller in set(sizes.values()) - {size}:
+        judged |= values_of([name for name, own in sizes.items() if own == smaller], thin(every, smaller), context)
+    broken = _not_computed(values, floored, thin(every, size))
+    judged = {name: value for name, value in judged.items() if name not in broken}
+    return n, judged, broken, floor_tests(judged, n or worth, floored, context.task.metrics, sizes)
+
+
+def _require_digits(x: Tensor, reference: Reference | None, names: Sequence[str]) -> None:
     """Refuse samples, or rows, in a precision whose numbers near the target's mean are over a hundredth of its sds apart."""
+    if reference is None:
+        return
     for what, values in (("samples", x), ("reference", reference.draws)):
         eps = torch.where(
             (values.float() == values).all(0), torch.finfo(torch.float32).eps, torch.finfo(values.dtype).eps
@@ -235,7 +263,7 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
     """Bulk ESS of the slowest coordinate of chains (C, T, D), without the bias of the smallest of many estimates.
 
     The noise s of a log ESS is seen in the halves of the chains. Of the k coordinates within 2 z(D) s of the smallest,
-    z(k) being the mean of the largest of k normal numbers, the smallest lies z(k) s too low.
+    z(k) being the mean of the largest of k normal numbers, the smallest is z(k) s too low.
     """
     logs, half = np.log(bulk), x.shape[1] // 2
     z = special.ndtri((np.arange(1, len(logs) + 1) - 0.375) / (np.arange(1, len(logs) + 1) + 0.25))  # Blom (1958)
@@ -246,30 +274,30 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
             array_stats().ess(part, method="bulk", chain_axis=0, draw_axis=1) for part in (x[:, :half], x[:, half:])
         ]
         noise = min(float(np.std(np.log(halves[0] / halves[1]), ddof=1)) / 2, 0.25)
-    if not noise > 0:  # also where a half stands still
+    if not noise > 0:  # also where a half does not move
         return int(bulk.min())
     near = int((logs <= logs.min() + 2 * z[-1] * noise).sum())
     return int(bulk.min() * math.exp(z[near - 1] * noise))
 
 
-def _bootstrap_test(x: Tensor, target: Target) -> tuple[FloorTests, dict[str, float], int]:
+def _bootstrap_test(x: Tensor, target: Target) -> tuple[int, dict[str, float], FloorTests]:
     """The test of samples (n, D) by KSD alone; nothing is called indistinguishable by it."""
     if len(x) < min(SIZES):
         reason = (
             f"no reference, and {len(x)} independent samples are too few for KSD's bootstrap, which takes {min(SIZES)}"
         )
-        return FloorTests({}, {}, {}, "not applicable", reason), {}, len(x)
+        return len(x), {}, FloorTests({}, {}, {}, "not applicable", reason)
     value, values = bootstrapped_ksd(x, target, _BOOTSTRAP_VALUES, Generator().manual_seed(0))
     floor = Floor(len(x), values)
     p = p_value("ksd", value, floor)
     verdict = "distinguishable" if p <= ALPHA else "not applicable"
-    return FloorTests({"ksd": floor}, {"ksd": p}, {"ksd": p}, verdict, BLIND), {"ksd": value}, len(x)
+    return len(x), {"ksd": value}, FloorTests({"ksd": floor}, {"ksd": p}, {"ksd": p}, verdict, BLIND)
 
 
 def _row(
     name: str, value: float, judged: float | None, n: int, reference: Floored | None, tests: FloorTests, dependent: str
 ) -> dict[str, Any]:
-    """One metric's row; without a floor at the size judged the value stands alone."""
+    """One metric's row; without a floor at the size judged the value is all."""
     row = _absent(name, "no floor: the value stands alone") | {"value": to_json_number(value)}
     floors = {} if reference is None else reference.floors.get(name, {})
     if reference is not None and floors:

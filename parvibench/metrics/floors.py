@@ -25,21 +25,10 @@ SETS_A_METRIC = 40
 ALPHA = 0.05
 #: Metrics with one of these needs have floors: they compare samples with the target.
 JUDGED = ("reference", "target", "moments", "modes", "unmixing")
-#: Why the others have none.
-NO_FLOOR = {
-    "path": "describes a chain; independent draws have none",
-    "predictive": "held-out rows have no law to draw from; certified predictions bring floors of their own",
-    "cost": "describes the run",
-    "decisions": "compares with the best action on the same contexts",
-    "motion": "describes the run",
-    "diagnostics": "describes the run",
-}
 #: Sample sizes that verdicts are given at; the last where there are enough draws.
 SIZES = (50, 100, 200, 500, 1000, 2000)
 #: Weights in the verdict, one for all others. Wrong weights of modes, and missing tails, show in one metric only.
 WEIGHTS = {"mode_weight_tv": 8.0, "tail_error": 3.0}
-#: Zero is best of it: a few far points make it negative without bound.
-SIGNED = ("ksd_u",)
 #: Without these of a task's metrics, and one of the second group, nothing is called indistinguishable.
 NEEDED = ("mmd2", "sliced_w2")
 NEEDED_ONE = ("kl_knn", "ks_marginal")
@@ -196,7 +185,7 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     """``p_value`` by the exact law of the rank sum, which falls far below that of the normal approximation.
 
-    With five replicates and 200 values of the floor it can be 3e-10, so that it stands in a family of thousands of
+    With five replicates and 200 values of the floor it can be 3e-10, so that it survives in a family of thousands of
     tests. Ties with the floor count for the samples, so that it holds for counts and shares.
     """
     found, known = _lower_is_better(metric, values, floor)
@@ -209,6 +198,6 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
 def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:
     """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
     higher = registry.metrics()[metric].direction == "higher"
-    better = np.abs if metric in SIGNED else np.negative if higher else np.positive
+    better = np.negative if higher else np.positive
     found = better(rounded(np.atleast_1d(np.asarray(values, dtype=float))))
     return np.where(np.isnan(found), np.inf, found), better(rounded(floor.values))

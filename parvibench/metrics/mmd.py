@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 from parvibench.core.metric import Context, metric
@@ -28,11 +27,6 @@ _FIXED_BANDWIDTH = math.sqrt(5)
 def gaussian(q: Tensor) -> Tensor:
     """``exp(-||x - y||^2 / (2 h^2))``."""
     return q.mul_(-0.5).exp_()
-
-
-def inverse_multiquadric(q: Tensor) -> Tensor:
-    """``(1 + ||x - y||^2 / h^2)^(-1/2)``."""
-    return q.add_(1).rsqrt_()
 
 
 @metric("lower", "1", "reference", "squared MMD, V-statistic, RBF at the reference's median distance", floor_ratio=True)
@@ -73,51 +67,12 @@ def mmd2_u_fixed(samples: Tensor, context: Context) -> Tensor:
     As ``mmd2_u`` with ``k(x, y) = exp(-0.1 ||x - y||^2)``, the one that the program of Ye, Ren & Liu (2020),
     arXiv:2002.09070, takes for its two-dimensional targets; the paper names none.
 
-    (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2_imq``.
+    (R,), dimensionless, at most 2 and possibly negative; lower is better. Cost as ``mmd2``, and once O(m^2 D) for the reference's own term.
 
     >>> mmd2_u_fixed(x, context)
     tensor([0.2385], dtype=torch.float64)
     """
     return _statistic(samples, context, bandwidth=_FIXED_BANDWIDTH, unbiased=True)
-
-
-@metric(
-    "lower",
-    "1",
-    "reference",
-    "squared MMD, V-statistic, IMQ at the reference's median distance",
-    when="last",
-    floor_ratio=True,
-)
-def mmd2_imq(samples: Tensor, context: Context) -> Tensor:
-    """Squared maximum mean discrepancy, V-statistic, inverse multiquadric kernel.
-
-    ``k(x, y) = (1 + ||x - y||^2 / h^2)^(-1/2)``: heavier tails than the Gaussian's, so far points have weight.
-
-    (R,), dimensionless, in [0, 2]; lower is better. O((n + m)^2 D) for the first replicate, in blocks, and
-    O(n (n + m) D) for the others, which share the reference's own term.
-
-    >>> mmd2_imq(x, context)
-    tensor([0.3710], dtype=torch.float64)
-    """
-    return _statistic(samples, context, inverse_multiquadric).clamp(min=0)
-
-
-@metric(
-    "lower", "x^2", "reference", "squared MMD of the linear kernel: squared distance of the means", floor_ratio=True
-)
-def mmd2_linear(samples: Tensor, context: Context) -> Tensor:
-    """Squared maximum mean discrepancy with the kernel ``k(x, y) = x . y``: the squared distance of the means.
-
-    Depends on the means only. For exact draws ``n mmd2_linear`` averages the trace of the covariance.
-
-    (R,) in units of x^2; lower is better. O((n + m) D).
-
-    >>> mmd2_linear(x, context)
-    tensor([2.], dtype=torch.float64)
-    """
-    means = torch.stack([context.reference_rows(r).mean(0) for r in range(len(samples))])
-    return (samples.mean(1) - means).square().sum(1)
 
 
 @metric("lower", "x", "reference", "energy distance, V-statistic, no root", when="last", floor_ratio=True)
@@ -141,9 +96,9 @@ def energy_distance(samples: Tensor, context: Context) -> Tensor:
     return against_reference(samples, context, distance).clamp(min=0)
 
 
-def kernel_mean(x: Tensor, y: Tensor, bandwidth: float, kernel: Kernel = gaussian) -> float:
-    """Mean of k(x_i, y_j) over all pairs, (n, D) and (m, D); ``bandwidth`` is h, > 0; absolute error below 1e-7."""
-    return _pair_sum(x, y, bandwidth, kernel) / (len(x) * len(y))
+def kernel_mean(x: Tensor, y: Tensor, bandwidth: float) -> float:
+    """Mean of the Gaussian k(x_i, y_j) over all pairs, (n, D) and (m, D); ``bandwidth`` is h, > 0; absolute error below 1e-7."""
+    return _pair_sum(x, y, bandwidth, gaussian) / (len(x) * len(y))
 
 
 def mean_distance(x: Tensor, y: Tensor) -> float:
@@ -170,9 +125,9 @@ def _pair_sum(x: Tensor, y: Tensor, scale: float, function: Kernel, zero_diagona
 
 
 @lru_cache(maxsize=4)
-def self_similarity(rows: Tensor, bandwidth: float, kernel: Kernel = gaussian) -> float:
-    """Mean of k over all pairs of reference rows; the cache's key is the tensor's identity."""
-    return kernel_mean(rows, rows, bandwidth, kernel)
+def self_similarity(rows: Tensor, bandwidth: float) -> float:
+    """Mean of the Gaussian k over all pairs of reference rows; the cache's key is the tensor's identity."""
+    return kernel_mean(rows, rows, bandwidth)
 
 
 @lru_cache(maxsize=2)
@@ -181,23 +136,21 @@ def _own_distance(rows: Tensor) -> float:
     return mean_distance(rows, rows)
 
 
-def _statistic(
-    samples: Tensor, context: Context, kernel: Kernel = gaussian, bandwidth: float | None = None, unbiased: bool = False
-) -> Tensor:
+def _statistic(samples: Tensor, context: Context, bandwidth: float | None = None, unbiased: bool = False) -> Tensor:
     """V-statistic, or U-statistic; with the reference's bandwidth by default."""
 
     def distance(x: Tensor, rows: Tensor) -> float:
         reference = context.reference
         assert reference is not None  # these are its rows
         h, n, m = bandwidth or reference.bandwidth, len(x), len(rows)
-        recorded = reference.certificate.get("self_similarity")  # of the Gaussian kernel, over all rows
-        if recorded is not None and bandwidth is None and kernel is gaussian and rows is reference.draws:
+        recorded = reference.certificate.get("self_similarity")  # over all rows
+        if recorded is not None and bandwidth is None and rows is reference.draws:
             term = float(recorded)
         else:
-            term = self_similarity(rows, h, kernel)
-        inner = kernel_mean(x, x, h, kernel)
+            term = self_similarity(rows, h)
+        inner = kernel_mean(x, x, h)
         if unbiased:
             inner, term = (n * inner - 1) / (n - 1), (m * term - 1) / (m - 1)
-        return inner - 2 * kernel_mean(x, rows, h, kernel) + term
+        return inner - 2 * kernel_mean(x, rows, h) + term
 
     return against_reference(samples, context, distance)

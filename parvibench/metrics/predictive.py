@@ -87,7 +87,7 @@ def crps(samples: Tensor, context: Context) -> Tensor:
 def coverage(samples: Tensor, context: Context) -> Tensor:
     """Share of test rows inside the central 95% interval of the predictive mixture.
 
-    y lies inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
+    y is inside exactly when the mixture's distribution function ``mean_i Phi((y - f_i) / s_i)`` is between
     0.025 and 0.975 there: no quantile is computed.
 
     (R,), a share; 0.95 when the predictions are calibrated, so neither direction is better. One prediction per
@@ -146,13 +146,7 @@ def _all_predictions(samples: Tensor, data: PredictiveData, y: Tensor) -> tuple[
     return torch.cat(means, 1), torch.cat(sds, 1)
 
 
-@metric(
-    "lower",
-    "sd",
-    "predictive",
-    "sliced 2-Wasserstein distance of predictions to the certified posterior's",
-    floor_ratio=True,
-)
+@metric("lower", "sd", "predictive", "sliced W2 of predictions to the certified posterior's", floor_ratio=True)
 def predictive_w2(samples: Tensor, context: Context) -> Tensor:
     """Distance between the laws of the predictions f(x_1), ..., f(x_T), in units of the certified sds.
 
@@ -170,12 +164,7 @@ def predictive_w2(samples: Tensor, context: Context) -> Tensor:
     return torch.stack([sliced_distance(x, rows) for x, rows in zip(scaled, draws, strict=True)])
 
 
-@metric(
-    "lower",
-    "sd",
-    "predictive",
-    "root mean square error of the predictive mean against the certified posterior's, in its sd",
-)
+@metric("lower", "sd", "predictive", "RMS error of the predictive mean against the certified posterior's, in its sd")
 def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
     """Distance of the predictive mean from that of the exact posterior.
 
@@ -190,12 +179,7 @@ def predictive_mean_error(samples: Tensor, context: Context) -> Tensor:
     return _errors(samples, context)[0]
 
 
-@metric(
-    "lower",
-    "1",
-    "predictive",
-    "root mean square relative error of the predictions' spread against the certified posterior's",
-)
+@metric("lower", "1", "predictive", "RMS relative error of the predictions' spread against the certified posterior's")
 def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
     """Error of the spread of predictions, against that of the exact posterior.
 
@@ -210,13 +194,7 @@ def predictive_sd_error(samples: Tensor, context: Context) -> Tensor:
     return _errors(samples, context)[1]
 
 
-@metric(
-    "lower",
-    "nats",
-    "predictive",
-    "mean absolute error of the log predictive densities of the test rows",
-    floor_ratio=True,
-)
+@metric("lower", "nats", "predictive", "mean absolute error of log predictive densities at test rows", floor_ratio=True)
 def predictive_nll_error(samples: Tensor, context: Context) -> Tensor:
     """Distance of held-out log likelihoods, ``mean_t |log p(y_t) - log P(y_t)|``.
 
@@ -233,14 +211,7 @@ def predictive_nll_error(samples: Tensor, context: Context) -> Tensor:
     return (_log_sums(samples, data, y) - math.log(samples.shape[1]) - log_p).abs().mean(1)
 
 
-@metric(
-    "lower",
-    "1",
-    "predictive",
-    "error of the certified probability of the 95% predictive intervals",
-    when="last",
-    floor_ratio=True,
-)
+@metric("lower", "1", "predictive", "error of the certified level of 95% intervals", when="last", floor_ratio=True)
 def predictive_coverage_error(samples: Tensor, context: Context) -> Tensor:
     """Calibration against the certified posterior, ``mean_t |P(l_t < y < u_t) - 0.95|``.
 

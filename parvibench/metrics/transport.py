@@ -78,7 +78,7 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
 
     Only rows with every ``|x_d| < half_width`` enter, both parts with total weight one, and no root is
     taken: Table 3 of Cheng et al. (2024), arXiv:2405.18997, for targets without second moments. Where their
-    code draws the reference afresh, ten rows for every sample kept, ours are the shipped rows, at most 1,000.
+    code draws the reference afresh, ten rows for every sample used, ours are the shipped rows, at most 1,000.
     The mass outside the window has no effect.
 
     (R,) in units of x^2; lower is better; +inf when no sample is inside. About 0.1 s a replicate. Needs a task tagged
@@ -100,16 +100,9 @@ def w2sq_window(samples: Tensor, context: Context, half_width: float) -> Tensor:
 
 
 def _windowed(half_width: float) -> Metric:
-    window = f"(-{half_width:g}, {half_width:g})^D"
-    return Metric(
-        f"w2sq_window_{half_width:g}",
-        partial(w2sq_window, half_width=half_width),
-        "lower",
-        "x^2",
-        "reference",
-        f"squared 2-Wasserstein distance inside {window}",
-        when="last",
-    )
+    compute, window = partial(w2sq_window, half_width=half_width), f"(-{half_width:g}, {half_width:g})^D"
+    summary = f"squared 2-Wasserstein distance inside {window}"
+    return Metric(f"w2sq_window_{half_width:g}", compute, "lower", "x^2", "reference", summary, when="last")
 
 
 w2sq_window_5 = _windowed(5.0)

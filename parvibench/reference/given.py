@@ -18,8 +18,8 @@ from parvibench.core.metric import Cost
 from parvibench.core.reference import Reference
 from parvibench.core.target import Target
 from parvibench.core.task import Task
+from parvibench.data.draws.arrays import Draws
 from parvibench.data.draws.naming import listed
-from parvibench.data.samples import Draws
 from parvibench.metrics.evaluate import chain_diagnostics, counted, evaluate_samples, serially_correlated
 from parvibench.metrics.floors import SIZES, silent
 from parvibench.metrics.own_floors import SEED, TIMES, plan_of

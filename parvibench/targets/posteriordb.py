@@ -21,8 +21,8 @@ import numpy as np
 from parvibench.core import registry
 from parvibench.core.errors import InputError, ParVIBenchError, UnknownNameError
 from parvibench.data.archives import read_member
+from parvibench.data.draws.arrays import Draws
 from parvibench.data.fetch import DataSet, cache_folder, fetch_file
-from parvibench.data.samples import Draws
 
 from .densities import label_of
 from .stan_models import StanTask, task_of

@@ -79,7 +79,6 @@ def test_settings_are_given_the_same_way_everywhere(call: Run, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["check", "-a", "mala", "--junit", "gone/x.xml"], "gone/x.xml: gone is not there"),
         (["check", "-a", "mala", "--baseline", "gone.json"], "gone.json: no baseline there"),
         (["tune", "gone.yaml"], "gone.yaml: no such file"),
         (["report", "--out", "gone"], "gone: no runs here"),

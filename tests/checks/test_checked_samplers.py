@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -174,14 +173,10 @@ def test_a_human_reads_what_is_wrong_with_which_settings_and_how_to_ask_again(ca
 def test_all_formats_say_the_same() -> None:
     result = replace(checked(wrong_samplers.IgnoresSeed), options={"ignores-seed": "--iterations 500"})
     said = "another seed, same samples: draw from `streams`"
-    assert said in output.markdown(result)
+    assert f"- {said}" in " ".join(" ".join(output.lines(result)).split())
     document = json.loads(json.dumps(output.document(result), allow_nan=False))
     assert document["verdict"] == "wrong"
     assert document["groups"][0]["reasons"][0] == said
-    failure = ElementTree.fromstring(output.junit(result)).find(".//failure")
-    assert failure is not None
-    assert said in failure.attrib["message"]
-    assert "run again: parvibench check" in str(failure.text)
 
 
 def test_a_green_run_lists_what_was_asked() -> None:

@@ -1,5 +1,6 @@
 """One test a question: its names, its messages, its expected failures, and what the check imports."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,13 +8,15 @@ from pathlib import Path
 import pytest
 import wrong_samplers
 
-from parvibench.checks import parametrize
+from parvibench.checks import output, parametrize
+from parvibench.checks.rounds import check
+from parvibench.checks.selection import outside_questions
 from parvibench.core.errors import UnknownNameError
 
 FOREIGN = f"""
 import sys
 sys.path.insert(0, {str(Path(wrong_samplers.__file__).parent)!r})
-from wrong_samplers import Langevin, NoCorrection, SharedNoise, UnevenNoise
+from wrong_samplers import Langevin, SharedNoise
 from parvibench.checks import parametrize
 
 
@@ -74,6 +77,18 @@ def test_a_failure_explains_itself() -> None:
         "seed: 1",
     ):
         assert part in said
+
+
+def test_pytest_and_the_command_name_the_same_causes() -> None:
+    """And the same measured values: a test of the command keeps its question's hint, which the failure in pytest prints."""
+    questions = outside_questions(wrong_samplers.SharedNoise(), {}, 500)
+    (question,) = [q for q in questions if q.name == "independence on normal"]
+    findings = check([question], seed=1)
+    shown = (output.failure(question, findings, 1e-3), "\n".join(output.lines(findings)))
+    causes = [" ".join(text.partition("usual causes: ")[2].split()) for text in shown]
+    assert all(text.startswith(" ".join(question.hint.split())) for text in causes)
+    measured = [re.findall(r"- correlation of the steps of different chains: \S+", text) for text in shown]
+    assert measured[0] == measured[1] != []
 
 
 def test_levels_share_the_family_s() -> None:

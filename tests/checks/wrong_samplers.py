@@ -1,7 +1,4 @@
-"""Wrong samplers as a contributor might hand them in: each is a textbook method with one mistake.
-
-``LISTED`` were known when the questions of `parvibench check` were written; ``ASIDE`` were kept from them.
-"""
+"""Wrong samplers as a contributor might hand them in: each is a textbook method with one mistake."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -113,9 +110,6 @@ class Hamiltonian(Algorithm[Any, Any]):
         return streams.normal("noise", x.shape[1:])
 
 
-# -- listed ------------------------------------------------------------------------------------------------------
-
-
 class RejectedScore(Metropolis):
     """The proposal's score is kept after a rejection too."""
 
@@ -123,16 +117,6 @@ class RejectedScore(Metropolis):
 
     def moved(self, accept, old, new):
         return super().moved(accept, old, new)._replace(score=new.score)
-
-
-class LaggingScore(Metropolis):
-    """The score is that of the position before the move."""
-
-    name = "lagging-score"
-
-    def moved(self, accept, old, new):
-        moved = super().moved(accept, old, new)
-        return moved._replace(score=torch.where((moved.x != old.x).any(-1, keepdim=True), old.score, moved.score))
 
 
 class WholeLastKick(Hamiltonian):
@@ -172,15 +156,6 @@ class SortedCoordinates(Langevin):
         return state.x.sort(dim=1).values
 
 
-class SortedStates(Langevin):
-    """Every coordinate is sorted after each step."""
-
-    name = "sorted-states"
-
-    def step(self, problem, settings, state, streams):
-        return ParticleState(super().step(problem, settings, state, streams).x.sort(dim=1).values)
-
-
 class DuplicatedPoints(Langevin):
     """Half of the points are copies of the other half."""
 
@@ -189,17 +164,6 @@ class DuplicatedPoints(Langevin):
     def output(self, problem, settings, state, n, streams):
         half = state.x[:, : (n + 1) // 2]
         return torch.cat([half, half], 1)[:, :n]
-
-
-class DuplicatedChains(Langevin):
-    """Half of the chains are copies of the other half."""
-
-    name = "duplicated-chains"
-
-    def step(self, problem, settings, state, streams):
-        x = super().step(problem, settings, state, streams).x
-        half = x[:, : (x.shape[1] + 1) // 2]
-        return ParticleState(torch.cat([half, half], 1)[:, : x.shape[1]])
 
 
 class ExactDraws(Langevin):
@@ -226,95 +190,6 @@ class ExactDraws(Langevin):
         return torch.stack(rows).to(x.dtype)
 
 
-LISTED = [
-    RejectedScore, LaggingScore, WholeLastKick, IgnoresSeed, SharedNoise, SortedCoordinates, SortedStates,
-    DuplicatedPoints, DuplicatedChains, ExactDraws,
-]  # fmt: skip
-
-# -- kept aside --------------------------------------------------------------------------------------------------
-
-
-class WrongCorrection(Metropolis):
-    """The proposals' densities are exchanged."""
-
-    name = "wrong-correction"
-
-    def log_ratio(self, densities, proposals):
-        return densities - proposals
-
-
-class NoCorrection(Metropolis):
-    """The proposal counts as symmetric."""
-
-    name = "no-correction"
-
-    def log_ratio(self, densities, proposals):
-        return densities
-
-
-class HalfRatio(Metropolis):
-    """Half of the log ratio."""
-
-    name = "half-ratio"
-
-    def log_ratio(self, densities, proposals):
-        return 0.5 * (densities + proposals)
-
-
-class StaleDensity(Metropolis):
-    """The density at the position is never renewed."""
-
-    name = "stale-density"
-
-    def moved(self, accept, old, new):
-        return super().moved(accept, old, new)._replace(log_density=old.log_density)
-
-
-class OneUniform(Metropolis):
-    """All chains are accepted or rejected by one uniform number, and share its noise's sign."""
-
-    name = "one-uniform"
-
-    def step(self, problem, settings, state, streams):
-        return super().step(problem, settings, state, _OneUniform(streams))
-
-
-class _OneUniform:
-    def __init__(self, streams):
-        self._streams = streams
-
-    def normal(self, stream, shape):
-        magnitude = self._streams.normal(stream, shape).abs()
-        return magnitude * self._streams.normal("algorithm", (1, shape[-1]), 5).sign()
-
-    def uniform(self, stream, shape):
-        return self._streams.uniform(stream, (1,))
-
-
-class NoKinetic(Hamiltonian):
-    """The kinetic energy is forgotten."""
-
-    name, kinetic = "no-kinetic", 0.0
-
-
-class WholeKinetic(Hamiltonian):
-    """The kinetic energy without its 1/2."""
-
-    name, kinetic = "whole-kinetic", 1.0
-
-
-class SameMomentum(Hamiltonian):
-    """The momentum is never refreshed."""
-
-    name = "same-momentum"
-
-    def momentum(self, streams, x):
-        step, streams.step = streams.step, 0
-        p = streams.normal("noise", x.shape[1:]).clone()
-        streams.step = step
-        return p
-
-
 class DoubleDrift(Langevin):
     """The 1/2 of the drift is missing."""
 
@@ -333,38 +208,6 @@ class Hot(Langevin):
         return math.sqrt(2) * super().noise(streams, x)
 
 
-class UnevenNoise(Langevin):
-    """The noise of the last coordinate has 1.5 times its variance."""
-
-    name = "uneven-noise"
-
-    def noise(self, streams, x):
-        scale = torch.ones(x.shape[2], dtype=x.dtype)
-        scale[-1] = math.sqrt(1.5)
-        return super().noise(streams, x) * scale
-
-
-class HeldNoise(Langevin):
-    """Two steps in a row have the same noise."""
-
-    name = "held-noise"
-
-    def noise(self, streams, x):
-        step, streams.step = streams.step, streams.step // 2
-        z = super().noise(streams, x)
-        streams.step = step
-        return z
-
-
-class PriorTwice(Langevin):
-    """A standard normal prior enters once more than it should."""
-
-    name = "prior-twice"
-
-    def drift(self, problem, x):
-        return problem.score(x) - x
-
-
 class HalfStuck(Langevin):
     """Half of the chains never move."""
 
@@ -375,16 +218,6 @@ class HalfStuck(Langevin):
         x = x.clone()
         x[:, ::2] = state.x[:, ::2]
         return ParticleState(x)
-
-
-class Centred(Langevin):
-    """The noise of all chains sums to zero."""
-
-    name = "centred"
-
-    def noise(self, streams, x):
-        z = super().noise(streams, x)
-        return z - z.mean(1, keepdim=True)
 
 
 class FromNeighbour(Langevin):
@@ -416,16 +249,6 @@ class GlobalNoise(Langevin):
         return torch.randn_like(x)
 
 
-class BatchClip(Langevin):
-    """Scores are clipped by the largest norm of all replicates."""
-
-    name = "batch-clip"
-
-    def drift(self, problem, x):
-        score = problem.score(x)
-        return score / score.abs().max().clamp(min=1.0)
-
-
 class Unmetered(Langevin):
     """Every other score is asked of the target behind the meter."""
 
@@ -444,54 +267,6 @@ class InPlace(Langevin):
         x = super().step(problem, settings, state, streams).x
         state.x.copy_(x)
         return ParticleState(state.x)
-
-
-class Remembers(Langevin):
-    """The algorithm itself keeps the noise of the step before, across runs."""
-
-    name = "remembers"
-
-    def __init__(self):
-        self._last = None
-
-    def noise(self, streams, x):
-        z = super().noise(streams, x)
-        last, self._last = self._last, z.clone()
-        return z if last is None or last.shape != z.shape else (z + last) / math.sqrt(2)
-
-
-class JitteredOutput(Langevin):
-    """The samples are blurred."""
-
-    name, kind = "jittered-output", "particles"
-
-    def output(self, problem, settings, state, n, streams):
-        return state.x + 0.5 * streams.normal("output", state.x.shape[1:])
-
-
-class Underdamped(Algorithm[Any, Any]):
-    """Momentum with friction 0.2 whose noise has the variance of a tenth."""
-
-    name, kind, settings_type = "thin-friction", "chains", Settings
-    friction, noise_of = 0.2, 0.1
-
-    def init(self, problem, settings, streams, horizon):
-        x = problem.init()
-        return WithMomentum(x, math.sqrt(settings.step_size) * streams.normal("noise", x.shape[1:], index=1))
-
-    def step(self, problem, settings, state, streams):
-        eta, z = settings.step_size, streams.normal("noise", state.x.shape[1:])
-        v = (1 - self.friction) * state.v + eta * problem.score(state.x) + math.sqrt(2 * self.noise_of * eta) * z
-        return WithMomentum(state.x + v, v)
-
-
-ASIDE = [
-    WrongCorrection, NoCorrection, HalfRatio, StaleDensity, OneUniform, NoKinetic, WholeKinetic, SameMomentum,
-    DoubleDrift, Hot, UnevenNoise, HeldNoise, PriorTwice, HalfStuck, Centred, FromNeighbour, SharedReplicates,
-    GlobalNoise, BatchClip, Unmetered, InPlace, Remembers, JitteredOutput, Underdamped,
-]  # fmt: skip
-
-# -- written with the questions that they are for ------------------------------------------------------------------
 
 
 class AbsoluteDensity(Metropolis):

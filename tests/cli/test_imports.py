@@ -21,7 +21,7 @@ print(*sorted(set(heavy) & sys.modules.keys()), file=out)
 """
 #: Command -> the heavy libraries that it imports.
 ALLOWED = {
-    "list tasks": set(), "show task bnn-yacht": set(), "show algorithm svgd": set(), "doctor": set(),
+    "list tasks": set(), "show task bnn-yacht": set(), "show algorithm svgd": set(), "show metric w2": set(), "doctor": set(),
     "evaluate --task banana x.npy": {"torch"},
 }  # fmt: skip
 

@@ -89,6 +89,7 @@ def described() -> str:
         for section, rows, load, of in (
             ("tasks", registry.tasks(), registry.load_task, describe.task_facts),
             ("algorithms", registry.algorithms(), registry.load_method, describe.algorithm_facts),
+            ("metrics", registry.metrics(), registry.load_metric, describe.metric_facts),
         )
     }
     return render(facts)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from parvibench.core.errors import InputError
-from parvibench.data.draws.arrays import Choice, Found
+from parvibench.data.draws.arrays import Choice, Draws
 from parvibench.data.draws.sample_formats import FORMATS
 from parvibench.data.samples import read_draws
 
@@ -19,10 +19,9 @@ NAMES = ("mu", "theta[1]", "theta[2]")
 ALL = Choice()
 
 
-def here(path: Path, choice: Choice = ALL) -> Found:
+def here(path: Path, choice: Choice = ALL) -> Draws:
     """What the reader gives, in this process: starting another takes most of the time."""
-    found = FORMATS[path.suffix](path, choice)
-    return found._replace(names=tuple(found.names))
+    return FORMATS[path.suffix](path, choice)
 
 
 def stan_csv(chain: np.ndarray, warmup: int = 0) -> str:

@@ -13,7 +13,7 @@ from parvibench.core.errors import InputError
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.forms import against, draws_of, in_coordinates
 from parvibench.data.draws.sample_formats import FORMATS
-from parvibench.data.samples import Draws, read_draws
+from parvibench.data.samples import read_draws
 
 X = np.random.default_rng(9).normal(size=(60, 2)).astype(np.float16).astype(np.float64)
 NAMES = ["mu", "tau"]
@@ -111,7 +111,7 @@ def test_columns_that_number_draws_are_no_coordinates(kind: str, form: str, tmp_
         path = tmp_path / f"x{form}"
         (table.to_csv if form == ".csv" else table.to_parquet)(path, index=False)
         read = FORMATS[form](path, Choice())
-        found = Draws(read.values, tuple(read.names), tuple(read.said))
+        found = read
     assert np.array_equal(found.values, meant)
     assert list(found.names) in (NAMES, ["chain", "tau"], ["draw", "tau"])
     assert said in "; ".join(found.read)

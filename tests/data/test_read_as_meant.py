@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from parvibench.core.errors import InputError
-from parvibench.data.draws.arrays import Choice, settled
+from parvibench.data.draws.arrays import Choice, Draws, settled
 from parvibench.data.draws.forms import against, draws_of
 from parvibench.data.draws.sample_formats import FORMATS
-from parvibench.data.samples import Draws, read_draws
+from parvibench.data.samples import read_draws
 
 X = np.random.default_rng(8).normal(size=(40, 2)).round(6)
 HALVES = X.reshape(2, 20, 2)
@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 def here(path: Path, choice: Choice = Choice()) -> Draws:  # noqa: B008 - frozen
     """What the reader's process gives, in this one."""
     found = settled(FORMATS[path.suffix](path, choice), choice)
-    return Draws(found.values, tuple(found.names), tuple(found.said))
+    return found
 
 
 @pytest.mark.parametrize("kind", READ)

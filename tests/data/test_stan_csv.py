@@ -72,7 +72,7 @@ def test_the_draws_are_read_and_the_others_counted(kind: str, tmp_path: Path) ->
     found = FORMATS[".csv"](tmp_path / "x.csv", Choice())
     assert np.array_equal(found.values, meant)
     assert list(found.names) == ["mu", "tau"]
-    assert said in "; ".join(found.said)
+    assert said in "; ".join(found.read)
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -190,7 +190,7 @@ def banana() -> Context:
     return Context(task, task.reference(), task.target([0], "cpu", torch.float64))
 
 
-POOLED = ("sliced_w2", "mmd2", "mmd2_linear", "mmd2_imq", "energy_distance")
+POOLED = ("sliced_w2", "mmd2", "energy_distance")
 
 
 @pytest.fixture(scope="module")

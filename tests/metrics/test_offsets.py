@@ -1,19 +1,14 @@
-"""Neither an offset, nor a far point, nor single precision changes what a metric measures, unless it is said."""
+"""Neither an offset nor single precision changes what a metric measures, unless it is said."""
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from torch import Generator
 
 import parvibench as pb
 from parvibench.core.errors import InputError
-from parvibench.core.reference import Floor, Reference
+from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric, load_task
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.metrics.floors import p_value
-from parvibench.metrics.stein import ksd_u
 
 
 @pytest.mark.parametrize("name", ["w1", "w2", "sliced_w2", "mmd2", "kl_knn", "ks_marginal", "worst_coordinate"])
@@ -21,22 +16,6 @@ def test_an_offset_of_a_billion_sds_changes_no_value(name: str, make_context, ra
     x, rows = randn(60, 2) + 0.3, randn(200, 2)
     values = [load_metric(name)(x[None] + o, make_context(2, rows + o)).item() for o in (0.0, 1e9)]
     assert values[1] == pytest.approx(values[0], rel=1e-5)
-
-
-@pytest.mark.parametrize("far", [3.0, 1e5, 1e7])
-def test_a_far_point_leaves_the_u_statistic_its_digits(far: float, make_context, randn) -> None:
-    """Against all pairs written out; a large negative value is as far from exact draws as a large positive one."""
-    x = randn(50, 2)
-    x[0, 0] = far
-    c, apart = math.sqrt(2), x[:, None] - x
-    q = apart.square().sum(-1) / c**2
-    g = (1 + q) ** -0.5
-    cross = (-apart * apart).sum(-1)
-    kernel = g * (x @ x.T) + (g**3 * (cross + 2) - q * 3 * g**5) / c**2
-    u = (kernel.sum() - kernel.trace()) / (50 * 49)
-    assert ksd_u(x[None], make_context()).item() == pytest.approx(float(u.sign() * u.abs().sqrt()), rel=1e-5)
-    floor = Floor(50, np.linspace(-1.0, 1.0, 300))
-    assert p_value("ksd_u", -7093.0, floor) == p_value("ksd_u", 7093.0, floor) < 0.01
 
 
 def test_single_precision_far_from_zero_is_refused(randn) -> None:

@@ -1,6 +1,5 @@
 """The sentence on a metric's power names the mildest alteration of each kind that it detects, by dimension."""
 
-import pandas as pd
 import pytest
 
 from parvibench.metrics import power
@@ -16,7 +15,8 @@ def test_the_mildest_detected_alteration_of_each_kind(monkeypatch: pytest.Monkey
     rows = [(d, 1000, a, "m", 20, k) for d, counts in found.items() for a, k in counts.items()]
     others = [(2, 100, "shift 0.02 sd", "m", 20, 20), (2, 1000, "shift 0.02 sd", "other", 20, 20)]
     columns = ["dim", "n", "alteration", "metric", "trials", "found"]
-    monkeypatch.setattr(power, "power_table", lambda: pd.DataFrame(rows + others, columns=columns))
+    table = [dict(zip(columns, map(str, row), strict=True)) for row in rows + others]
+    monkeypatch.setattr(power, "power_table", lambda: table)
     assert power.detected_alterations("m") == (
         "shift: 0.1 sd / no; too narrow: sd 5% / sd 20%; a mode missing: yes / no; wrong weights: no / no; "
         "lost correlation: yes / yes (n = 1000, in 2 / 8 dimensions)"

@@ -130,13 +130,14 @@ def test_floors_of_metrics_outside_the_verdict_come_with_their_constants(tmp_pat
     task = built(tmp_path)
     before = load_reference("ellipse", tmp_path)
     assert set(before.certificate["v_statistics"]) == {"mmd2"}
-    builder.add_floors(task, tmp_path, ["mmd2_linear"], lambda *_: None)
+    builder.add_floors(task, tmp_path, ["energy_distance"], lambda *_: None)
     after = load_reference("ellipse", tmp_path)
-    assert set(after.floors) == {*before.floors, "mmd2_linear"}
+    assert set(after.floors) == {*before.floors, "energy_distance"}
     assert after.certificate["v_statistics"]["mmd2"] == before.certificate["v_statistics"]["mmd2"]
-    # The gap of the linear kernel is the target's total variance.
-    gap = after.certificate["v_statistics"]["mmd2_linear"]["gap"]
-    assert gap == pytest.approx(float(SD.square().sum()), rel=0.1)
+    # The gap of the distance kernel is the mean distance of two draws.
+    gap = after.certificate["v_statistics"]["energy_distance"]["gap"]
+    apart = task.exact(4000, torch.Generator().manual_seed(8)).chunk(2)
+    assert gap == pytest.approx(float((apart[0] - apart[1]).norm(dim=1).mean()), rel=0.1)
 
 
 def test_only_references_of_draws_have_floors_to_complete(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """One question of a check as a pytest test."""
 
-from parvibench.checks.outcomes import gating
 from parvibench.checks.output import lines
 from parvibench.checks.question import Question
 from parvibench.checks.rounds import Plan, check
@@ -13,7 +12,7 @@ SEED = 1
 
 def assert_right(question: Question, seed: int = SEED) -> None:
     """Fail with the words of `parvibench check` where the question's answer is red."""
-    plan = Plan(alpha=LEVEL * len(gating(question.expected())))
+    plan = Plan(alpha=LEVEL * len(question.expected()))
     findings = check([question], seed=seed, plan=plan)
     told = [line for line in lines(findings) if not line.startswith("  run again")]  # by pytest, not by the command
     assert findings.verdict == "pass", "\n".join(["", *told])

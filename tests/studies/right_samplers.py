@@ -22,10 +22,9 @@ from markdown_tables import table
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.checks.baseline import Baseline, cell_subject, make
+from parvibench.checks.baseline import Baseline, make
 from parvibench.checks.baseline import questions as baseline_questions
 from parvibench.checks.evidence import bound_p_value, law_p_values
-from parvibench.checks.outcomes import gating
 from parvibench.checks.question import Bound, Expected, Law, Question, Values
 from parvibench.checks.questions import sampler_questions
 from parvibench.checks.questions.of_sampler import Effort
@@ -72,10 +71,9 @@ def key(question: Question) -> str:
 
 def _against_baseline(file: Path) -> Sequence[Question]:
     cells = [c for suite in ("ci", "ci-networks") for c in expand(load_suite(suite)) if not c.missing_needs()]
-    tasks = sorted({c.task for c in cells})
     if not file.is_file():  # made at the first run
-        make([cell_subject(c) for c in cells], tasks, seed=0, date="").write(file)
-    asked = baseline_questions(Baseline.load(file), cells, tasks)
+        make(cells, seed=0, date="").write(file)
+    asked = baseline_questions(Baseline.load(file), cells)
     assert not asked.new + asked.incomparable, asked
     return asked.questions
 
@@ -109,7 +107,7 @@ def resampled(
     threshold = Plan().threshold(sum(len(q.expected()) for q in questions))
     red, caught = np.zeros(runs, dtype=bool), []
     for question in questions:
-        expected = {name: e for name, e in question.expected().items() if name in gating(question.expected())}
+        expected = question.expected()
         values = [v for d in documents if _asked(v := d["values"][key(question)])]
         if not values:
             continue

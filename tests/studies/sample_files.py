@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from parvibench import cli
 from parvibench.api import evaluate as evaluating
 from parvibench.cli import shared
-from parvibench.data.samples import Draws
+from parvibench.data.draws.arrays import Draws
 
 #: Ending, content, the array that was meant (None where the file is none of real numbers), and whether the content
 #: alone can tell a change of a number.

@@ -114,8 +114,8 @@ def test_exact_draws_are_rarely_called_distinguishable() -> None:
 
 
 def test_no_judged_metric_is_without_its_power() -> None:
-    table = power_table()
-    pd.testing.assert_frame_equal(table, shipped().power)
+    table = shipped().power[lambda rows: rows["metric"].isin([*registry.metrics(), VERDICT])]
+    assert power_table() == table.astype(str).to_dict("records")
     # Power of the worst coordinate is measured by `coordinates.py`; the shipped table of the others is older than it.
     others = ("amari", "kl_projected", "worst_coordinate")
     everywhere = [m for m in judged_metrics() if not m.startswith("w2sq_window") and m not in others]

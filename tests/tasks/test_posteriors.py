@@ -17,8 +17,8 @@ from torch.autograd.functional import jacobian
 from parvibench.core import registry
 from parvibench.core.errors import ShapeError
 from parvibench.core.registry import load_task
+from parvibench.data.draws.arrays import Draws
 from parvibench.data.draws.forms import in_coordinates
-from parvibench.data.samples import Draws
 
 POSTERIORS = [pytest.param(n, marks=needs_data(n)) for n in NAMES]
 

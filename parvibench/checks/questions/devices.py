@@ -26,7 +26,7 @@ _TARGET, _REPLICATES, _ONE_BY_ONE, _SEED = "unit", 24, 8, 5
 
 @dataclass(frozen=True)
 class OnDevice:
-    """An algorithm on a device beside itself on the CPU."""
+    """An algorithm on a device next to the same on the CPU."""
 
     algorithm: str
     difference: float  #: largest of a first step, relative to the largest number

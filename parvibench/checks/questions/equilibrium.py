@@ -1,4 +1,4 @@
-"""Samplers started at exact draws: points that should be independent are, and none of them stands still."""
+"""Samplers started at exact draws: tests that points are independent and that all of them move."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ _UNITS = tuple(2.0**-k for k in range(-2, 9))
 _PILOT_STEPS, _PILOT_CHAINS = 10, 100
 #: Share of moves, of those at the best unit, that a harder unit must leave.
 _LEFT = 0.5
-#: Replicates in a call, at most, since all positions are kept; steps after which positions are judged alone.
+#: Replicates in a call, at most, since all positions are stored; steps after which positions are judged alone.
 _AT_ONCE, _SOON = 20, 12
 
 

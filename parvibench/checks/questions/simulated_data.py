@@ -4,7 +4,7 @@ Talts, Betancourt, Simpson, Vehtari & Gelman (2018), arXiv:1804.06788. Parameter
 independent draws of the posterior, the rank of the parameters that made the data is uniform on 0 to L, for every coordinate and every
 function of parameters and data: here also the log density (Modrak et al. 2023, arXiv:2211.02383). With a uniform number V, u = (rank + V) / (L + 1)
 is uniform on (0, 1), whatever the L of a data set; L is half the sampler's own effective size, so that autocorrelation raises no alarm, and 20 at
-least: chains with an effective size well below 40 have not explored the posterior, and that is found as well.
+least: chains with an effective size well below 40 have not explored the posterior, and fail as well.
 
 Of the normal scores s = Phi^-1(u) of n data sets, three tests per function: mean(s) sqrt(n) is normal (a shift), sum s^2 chi-square of n (a width), and the
 distance of Kolmogorov and Smirnov of u (any shape). After each of ``LOOKS`` data sets p-values are multiplied by the numbers of tests and of looks: a
@@ -102,7 +102,7 @@ class Calibrated:
 
     @property
     def right(self) -> bool:
-        """Whether nothing was found."""
+        """Whether no fault was detected."""
         return not self.faults and self.ranks.lost <= LOST * self.ranks.tried
 
     def __str__(self) -> str:

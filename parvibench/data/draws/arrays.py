@@ -1,11 +1,11 @@
-"""What a file of samples holds and what is taken of it; arrays of real numbers in NumPy's file format."""
+"""Samples, the choice of their columns, and arrays of real numbers in NumPy's file format."""
 
 import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import IO, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,19 @@ REAL = "fiu"
 MAX_NUMBERS = 2**25
 
 
-class Found(NamedTuple):
-    """What a file, or an object of a program, holds."""
+@dataclass(frozen=True)
+class Draws:
+    """Samples with what is known of their form."""
 
-    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d)
+    values: NDArray[np.float64]  #: (n, d), or (chains, draws, d); not to be written to
     names: Sequence[str] = ()  #: of the d columns, or none
-    said: Sequence[str] = ()  #: how it was read, where that is not obvious
+    read: Sequence[str] = ()  #: how they were read, where that is not obvious
     places: Sequence[str] = ()  #: the names with numbers in place of labels, where they differ
+    chosen: bool = False  #: whether the columns were chosen one by one, and so are in the order of the task
+
+    def __post_init__(self) -> None:
+        for field in ("names", "read", "places"):
+            object.__setattr__(self, field, tuple(getattr(self, field)))
 
 
 def refuse_many(numbers: int) -> None:
@@ -41,7 +47,7 @@ def refuse_repeats(names: Sequence[str]) -> None:
 
 
 def read_array(file: IO[bytes], held: int) -> NDArray[Any]:
-    """An array of real numbers of ``held`` bytes; the header's claims are checked before memory is given out for them.
+    """An array of real numbers from a file of ``held`` bytes; the header's claims are checked before memory is given out for them.
 
     ``ValueError`` for another format, anything but real numbers, or more or fewer bytes than the header claims.
     """
@@ -67,7 +73,7 @@ class Choice:
     """What to take of a file of samples; nothing named: all."""
 
     columns: Sequence[str] = ()  #: names, or numbers from 1 on, in the order of the task's coordinates
-    variables: Sequence[str] = ()  #: names; ``theta`` stands for all of ``theta[1]``, ``theta[2]``, ...
+    variables: Sequence[str] = ()  #: names; ``theta`` means all of ``theta[1]``, ``theta[2]``, ...
     axes: str = ""  #: names of the dimensions of arrays, as ``draw,chain,dim``, where they have none or others
     weights: str = ""  #: name of a column of weights, or of their logarithms
 
@@ -105,7 +111,7 @@ def choose(names: Sequence[str], choice: Choice) -> list[int]:
     return found
 
 
-def settled(found: Found, choice: Choice) -> Found:
+def settled(draws: Draws, choice: Choice) -> Draws:
     """Draws of equal weight, in no more chains than draws unless the axes are stated.
 
     Rows with weights are retained with probability w / max w, which leaves independent rows and repeats none.
@@ -113,27 +119,30 @@ def settled(found: Found, choice: Choice) -> Found:
     Raises:
         ValueError: no such column of weights, weights that are none, or more chains than draws.
     """
-    values = found.values
-    if choice.weights:
-        if choice.weights not in found.names:
-            raise ValueError(f"no column {choice.weights!r:.40} of weights; it has {listed(found.names)}")
-        at = found.names.index(choice.weights)
+    values, name = draws.values, choice.weights
+    if name:
+        if name not in draws.names:
+            raise ValueError(f"no column {name!r:.40} of weights; it has {listed(draws.names)}")
+        at = draws.names.index(name)
         values = values.reshape(-1, values.shape[-1])
-        weights, of = values[:, at], f"the weights {choice.weights!r:.40}"
-        if logs := bool(re.search("log|ln|lw", plain_letters(choice.weights)) or (weights < 0).any()):
-            weights = np.exp(weights - weights.max())
-        if not np.isfinite(weights).all() or not weights.max() > 0:
-            raise ValueError(f"{of} are not finite, or all of them 0")
-        kept = np.random.default_rng(0).uniform(size=len(weights)) < weights / weights.max()
-        effective = weights.sum() ** 2 / (weights**2).sum()
-        said = (
-            f"{kept.sum()} of {len(weights)} rows kept by {of}{' (logarithms)' * logs}, effective size {effective:.0f}"
-        )
-        names, places = ([n for i, n in enumerate(ns) if i != at] for ns in (found.names, found.places))
-        return Found(np.delete(values[kept], at, axis=1), names, [*found.said, said], places)
-    if values.ndim == 3 and values.shape[0] > values.shape[1] and not choice.axes:
+        retained, said = _retained(values[:, at], name)
+        names, places = ([n for i, n in enumerate(ns) if i != at] for ns in (draws.names, draws.places))
+        draws = Draws(np.delete(values[retained], at, axis=1), names, [*draws.read, said], places)
+    elif values.ndim == 3 and values.shape[0] > values.shape[1] and not choice.axes:
         raise ValueError(swapped(*values.shape[:2]))
-    return found
+    return replace(draws, chosen=bool(choice.columns))
+
+
+def _retained(weights: NDArray[np.float64], name: str) -> tuple[NDArray[np.bool_], str]:
+    """The rows retained by their weights (n,), or logarithms of weights; and a remark on them."""
+    if logs := bool(re.search("log|ln|lw", plain_letters(name)) or (weights < 0).any()):
+        weights = np.exp(weights - weights.max())
+    if not np.isfinite(weights).all() or not weights.max() > 0:
+        raise ValueError(f"the weights {name!r:.40} are not finite, or all of them 0")
+    rows = np.random.default_rng(0).uniform(size=len(weights)) < weights / weights.max()
+    effective = weights.sum() ** 2 / (weights**2).sum()
+    by = f"the weights {name!r:.40}{' (logarithms)' * logs}"
+    return rows, f"{rows.sum()} of {len(weights)} rows kept by {by}, effective size {effective:.0f}"
 
 
 def swapped(chains: int, draws: int) -> str:

@@ -5,13 +5,14 @@ reading; where it has two, the question is put, with the option that settles it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Choice, Found, choose, swapped
+from .arrays import Choice, Draws, choose, swapped
 
 #: Names of dimensions, in small letters and without points; of several, the first counts.
 CHAIN = ("chain", "chains")
@@ -29,55 +30,67 @@ class Variable:
     labels: Mapping[str, Any] = field(default_factory=dict)  #: of dimensions, where they have any
 
 
-def arrange(variables: Mapping[str, Variable], choice: Choice) -> Found:
+def arrange(variables: Mapping[str, Variable], choice: Choice) -> Draws:
     """Variables side by side, the chosen ones of their components as columns; a plain array is the only one, without a name.
 
     Raises:
         ValueError: no variables, lengths that differ, no dimension of draws, a shape with two readings, or what is chosen
             is not there.
     """
+    _refuse_empty(variables)
+    variables, said = _with_dims(variables, choice)
+    parts, names, places = zip(*(_columns(name, v) for name, v in variables.items()), strict=True)
+    if len({part.shape[:-1] for part in parts}) > 1:
+        raise ValueError(_lengths(variables))
+    draws = Draws(np.concatenate(parts, axis=-1), [*chain.from_iterable(names)], said, [*chain.from_iterable(places)])
+    if list(variables) == [""] and not any(draws.names):
+        draws = replace(draws, names=(), places=())
+    if not choice.any:
+        return draws
+    chosen = choose(draws.names or [str(i + 1) for i in range(draws.values.shape[-1])], choice)
+    some, their_places = ([n[i] for i in chosen] if n else [] for n in (draws.names, draws.places))
+    return Draws(draws.values[..., chosen], some, said, their_places)
+
+
+def _refuse_empty(variables: Mapping[str, Variable]) -> None:
     if not variables:
         raise ValueError("no variables")
-    if empty := [name for name, v in variables.items() if v.values.size == 0 or v.values.ndim == 0]:
-        whose = f"{empty[0][:40]!r}" if empty[0] else "an array"
-        raise ValueError(f"{whose} of shape {variables[empty[0]].values.shape} holds no draws")
-    said = ""
+    for name, v in variables.items():
+        if v.values.size == 0 or v.values.ndim == 0:
+            raise ValueError(f"{f'{name[:40]!r}' if name else 'an array'} of shape {v.values.shape} holds no draws")
+
+
+def _columns(name: str, variable: Variable) -> tuple[NDArray[np.float64], list[str], list[str]]:
+    """Components of a variable as columns, with their labels and with their numbers."""
+    order, lead = _order(name, variable.dims)
+    array = np.asarray(variable.values, dtype=np.float64).transpose(order)
+    labels = [_labels(variable.labels.get(variable.dims[i], ()), variable.values.shape[i]) for i in order[lead:]]
+    places = list(np.ndindex(array.shape[lead:]))
+    labelled = [[label[i] for label, i in zip(labels, place, strict=True)] for place in places]
+    columns = array.reshape(*array.shape[:lead], -1)
+    return columns, [_component(name, own) for own in labelled], [_component(name, place) for place in places]
+
+
+def _with_dims(variables: Mapping[str, Variable], choice: Choice) -> tuple[Mapping[str, Variable], list[str]]:
+    """Variables with names of all dimensions, stated by ``axes`` or read by place; and the remark on these."""
     if choice.axes:
-        stated = {k: _stated(choice.axes, k, v.values.shape) for k, v in variables.items()}
-        variables = {
-            k: Variable(
-                v.values, dims, {new: v.labels[old] for new, old in zip(dims, v.dims, strict=False) if old in v.labels}
-            )
-            for (k, v), dims in zip(variables.items(), stated.values(), strict=True)
-        }
-    elif not all(v.dims for v in variables.values()):
-        lead, said = _by_place({name: v.values.shape for name, v in variables.items()})
-        dims = ("chain", "draw")[2 - lead :]
-        variables = {k: Variable(v.values, [*dims, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
-    parts, names, places, leads = [], [], [], {}
-    for name, variable in variables.items():
-        order, lead = _order(name, variable.dims)
-        array = np.asarray(variable.values, dtype=np.float64).transpose(order)
-        leads[name] = array.shape[:lead]
-        parts.append(array.reshape(*array.shape[:lead], -1))
-        rest = [variable.dims[i] for i in order[lead:]]
-        labels = [
-            _labels(variable.labels.get(dim, ()), size) for dim, size in zip(rest, array.shape[lead:], strict=True)
-        ]
-        for index in np.ndindex(array.shape[lead:]):
-            places.append(_component(name, index))
-            names.append(_component(name, [label[i] for label, i in zip(labels, index, strict=True)]))
-    if len(set(leads.values())) > 1:
-        shown = ", ".join(f"{name:.40} {variables[name].values.shape}" for name in list(leads)[:6])
-        raise ValueError(f"variables of different lengths: {shown}")
-    values = np.concatenate(parts, axis=-1)
-    if list(variables) == [""] and not any(names):
-        names, places = [], []
-    if choice.any:
-        kept = choose(names or [str(i + 1) for i in range(values.shape[-1])], choice)
-        values = values[..., kept]
-        names, places = ([n[i] for i in kept] if n else [] for n in (names, places))
-    return Found(values, names, [said] if said else [], places)
+        stated = {}
+        for name, v in variables.items():
+            dims = _stated(choice.axes, name, v.values.shape)
+            labels = {new: v.labels[old] for new, old in zip(dims, v.dims, strict=False) if old in v.labels}
+            stated[name] = Variable(v.values, dims, labels)
+        return stated, []
+    if all(v.dims for v in variables.values()):
+        return variables, []
+    lead, said = _by_place(variables)
+    first = ("chain", "draw")[2 - lead :]
+    named = {k: Variable(v.values, [*first, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
+    return named, [said] if said else []
+
+
+def _lengths(variables: Mapping[str, Variable]) -> str:
+    shown = ", ".join(f"{name:.40} {v.values.shape}" for name, v in list(variables.items())[:6])
+    return f"variables of different lengths: {shown}"
 
 
 def _component(name: str, index: Sequence[Any]) -> str:
@@ -137,12 +150,12 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
     return [part if part != "dim" else next(rest) for part in [*fitting, *["dim"] * (len(shape) - len(fitting))]]
 
 
-def _by_place(shapes: Mapping[str, Sequence[int]]) -> tuple[int, str]:
-    """How many leading dimensions count draws (1), or chains and draws (2), without names; and what to say of it."""
-    first, two = ({tuple(s[:k]) for s in shapes.values()} for k in (1, 2))
+def _by_place(variables: Mapping[str, Variable]) -> tuple[int, str]:
+    """Number of leading dimensions that count draws (1), or chains and draws (2), without names; and the remark on it."""
+    shapes = {name: v.values.shape for name, v in variables.items()}
+    first, two = ({shape[:k] for shape in shapes.values()} for k in (1, 2))
     if len(first) > 1:
-        shown = ", ".join(f"{n:.40} {tuple(s)}" for n, s in list(shapes.items())[:6])
-        raise ValueError(f"variables of different lengths: {shown}")
+        raise ValueError(_lengths(variables))
     name, shape = next(iter(shapes.items()))
     if not name:
         return _of_array(shape)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import ShapeError
 from parvibench.core.task import Task
-from parvibench.data.samples import Draws, joined, read_draws
+from parvibench.data.samples import joined, read_draws
 
-from .arrays import REAL, Choice, Found, refuse_repeats, settled
+from .arrays import REAL, Choice, Draws, refuse_repeats, settled
 from .axes import DRAW, Variable, arrange
 from .naming import BY_WEIGHTS, Key, is_weight, listed, match, parse
-from .tables import arranged, in_chains, names_chains, wanted, without_flags
+from .tables import in_chains, names_chains, read_table, wanted, without_flags
 
 #: Names that PyTorch's, JAX's and pandas' numbers of eight and sixteen bits have in NumPy, where it knows them at all.
 _SHORT = ("bfloat16", "float8")
@@ -49,10 +49,9 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
             return joined(
                 [draws_of(part, choice) for part in parts], [f"element {i}" for i in range(len(parts))], choice
             )
-        found = settled(_read(samples, choice), choice)
+        return settled(_read(samples, choice), choice)
     except ValueError as error:
         raise ShapeError(str(error)) from None
-    return Draws(found.values, tuple(found.names), tuple(found.said), tuple(found.places), bool(choice.columns))
 
 
 def _are_chains(parts: Sequence[Any]) -> bool:
@@ -63,18 +62,24 @@ def _are_chains(parts: Sequence[Any]) -> bool:
     return bool(parts) and (named or (len(set(shapes)) > 1 and all(len(shape) == 2 for shape in shapes)))
 
 
-def _read(samples: Any, choice: Choice) -> Found:
+def _of_program(samples: Any, choice: Choice) -> Draws | None:
+    """Draws of a sampler's own objects; None of anything else."""
     if callable(getattr(samples, "get_samples", None)):  # MCMC of NumPyro and Pyro
-        sites = {str(k): _real(v, str(k)) for k, v in samples.get_samples(group_by_chain=True).items()}
-        dims = {k: ["chain", "draw", *(f"dim_{i}" for i in range(v.ndim - 2))] for k, v in sites.items()}
-        return arrange({k: Variable(v, dims[k]) for k, v in sites.items()}, choice)
+        return _of_sites(samples.get_samples(group_by_chain=True), choice)
     if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
-        array = _real(samples.draws())
-        kept = wanted(list(samples.column_names), choice)[0]
-        places = [list(samples.column_names).index(name) for name in kept]
-        return Found((array.swapaxes(0, 1) if array.ndim == 3 else array)[..., places], kept)
+        array, names = _real(samples.draws()), list(samples.column_names)
+        chosen = wanted(names, choice)[0]
+        return Draws(
+            (array.swapaxes(0, 1) if array.ndim == 3 else array)[..., [names.index(n) for n in chosen]], chosen
+        )
     if hasattr(samples, "_fields") and hasattr(samples, "position"):  # states of BlackJAX
         return _read(samples.position, choice)
+    return None
+
+
+def _read(samples: Any, choice: Choice) -> Draws:
+    if (draws := _of_program(samples, choice)) is not None:
+        return draws
     posterior = getattr(samples, "posterior", None)
     data = posterior if hasattr(posterior, "data_vars") else samples
     if hasattr(data, "data_vars"):
@@ -82,31 +87,37 @@ def _read(samples: Any, choice: Choice) -> Found:
     if hasattr(data, "dims") and hasattr(data, "coords"):  # a DataArray
         return arrange({str(getattr(data, "name", "") or ""): _variable("samples", data)}, choice)
     if isinstance(data, Mapping):
-        names, said = without_flags([str(k) for k in data], _flags(data))
-        try:
-            found = arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items() if str(k) in names}, choice)
-        except ShapeError as error:
-            arrays = [k for k, v in data.items() if getattr(v, "ndim", 0) > 1][:1]
-            if not arrays:
-                raise
-            weights = [k for k in data if is_weight(str(k))][:1]
-            alone = ", ".join(f"{k!r}: d[{k!r}]" for k in arrays + weights)
-            way = f"pass of this dictionary d the draws alone: {{{alone}}}" + "".join(
-                f" with weights={k!r}" for k in weights
-            )
-            raise ShapeError(f"{error}; {way}") from None
-        return found._replace(said=[*found.said, *said])
-    columns = _table_of(data)
-    if columns is not None:
-        names, said = (list(columns), []) if choice.any else without_flags(list(columns), _flags(columns))
-        kept, counts = wanted(names, choice)
-        read = {name: _column(columns[name], name) for name in dict.fromkeys([*kept, *counts])}
-        found = arranged(read, kept, counts, choice)
-        return found._replace(said=[*found.said, *said])
+        return _of_arrays(data, choice)
+    if (columns := _table_of(data)) is not None:
+        return read_table(
+            list(columns), lambda names: {n: _column(columns[n], n) for n in names}, choice, _flags(columns)
+        )
     for accessor, line in _HOW.items():
         if hasattr(data, accessor) and not hasattr(data, "__array__"):
             raise ShapeError(f"a {type(data).__name__} is no array of draws: pass {line}")
     return arrange({"": Variable(_real(data))}, choice)
+
+
+def _of_sites(samples: Mapping[Any, Any], choice: Choice) -> Draws:
+    """Sites (chains, draws, ...) of a program in Pyro or NumPyro."""
+    sites = {str(k): _real(v, str(k)) for k, v in samples.items()}
+    dims = {k: ["chain", "draw", *(f"dim_{i}" for i in range(v.ndim - 2))] for k, v in sites.items()}
+    return arrange({k: Variable(v, dims[k]) for k, v in sites.items()}, choice)
+
+
+def _of_arrays(data: Mapping[Any, Any], choice: Choice) -> Draws:
+    names, said = without_flags([str(k) for k in data], _flags(data))
+    try:
+        draws = arrange({str(k): Variable(_real(v, str(k))) for k, v in data.items() if str(k) in names}, choice)
+    except ShapeError as error:
+        arrays = [k for k, v in data.items() if getattr(v, "ndim", 0) > 1][:1]
+        if not arrays:
+            raise
+        weights = [k for k in data if is_weight(str(k))][:1]
+        alone = ", ".join(f"{k!r}: d[{k!r}]" for k in arrays + weights)
+        way = "".join(f" with weights={k!r}" for k in weights)
+        raise ShapeError(f"{error}; pass of this dictionary d the draws alone: {{{alone}}}{way}") from None
+    return replace(draws, read=[*draws.read, *said])
 
 
 def _flags(columns: Mapping[Any, Any]) -> set[str]:
@@ -122,18 +133,18 @@ def _column(values: Any, name: str) -> NDArray[Any]:
     return np.unique(np.asarray(values).astype(str), return_inverse=True)[1] if text else _real(values, name)
 
 
-def _of_variables(data: Any, choice: Choice) -> Found:
+def _of_variables(data: Any, choice: Choice) -> Draws:
     """An xarray data set, such as the posterior of an InferenceData."""
     variables = {
         str(k): _variable(str(k), v) for k, v in data.data_vars.items() if not choice.variables or k in choice.variables
     }
-    found = arrange(variables, choice)
+    draws = arrange(variables, choice)
     numbers = getattr(data, "coords", {}).get("chain")  # of chains and draws stacked into one dimension
-    if found.values.ndim == 3 or numbers is None:
-        return found
+    if draws.values.ndim == 3 or numbers is None:
+        return draws
     if tuple(getattr(numbers, "dims", ()))[:1] in [(d,) for d in DRAW]:
-        return found._replace(values=in_chains(found.values, np.asarray(numbers.values), "chain"))
-    return found
+        return replace(draws, values=in_chains(draws.values, np.asarray(numbers.values), "chain"))
+    return draws
 
 
 def _variable(name: str, array: Any) -> Variable:

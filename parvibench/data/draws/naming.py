@@ -1,7 +1,7 @@
 """Names of columns matched to names that are wanted, in whatever style a program writes them.
 
 Components of variables are written ``theta[1]``, ``theta.1``, ``theta(1)``, ``theta[0]``, ``theta_1`` or ``('theta', 1)``,
-of matrices with two indices. Styles are tried from the exact one on, and the first in which every name wanted stands
+of matrices with two indices. Styles are tried from the exact one on, and the first in which every name wanted is
 among those given decides. Nothing is guessed from places unless one side has no names.
 """
 
@@ -30,7 +30,7 @@ _SHOWN, _LONGEST = 6, 40
 
 @dataclass(frozen=True)
 class Match:
-    """Which of the columns given stands for each that is wanted, and what there is to say of it."""
+    """The column for each name that is wanted, and the remark on the match."""
 
     order: Sequence[int]
     said: str

@@ -3,17 +3,19 @@
 ``python -m parvibench.data.draws.sample_formats FILE [CHOICE]`` writes shape and names of what the file holds, and its numbers
 (float64), to standard output, or one line about what is wrong to standard error and exits 3. Its memory is limited, and
 a parser that crashes takes nothing with it. A further format is a function here, from a path and a ``Choice`` to
-``Found``, and its ending in ``FORMATS``.
+``Draws``, and its ending in ``FORMATS``.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,11 @@ from numpy.typing import NDArray
 
 from parvibench.core.errors import install_hint
 
-from .arrays import REAL, Choice, Found, read_array, refuse_many, settled
+from .arrays import REAL, Choice, Draws, read_array, refuse_many, settled
 from .axes import Variable, arrange
 from .naming import BY_WEIGHTS, is_weight, listed
 from .table_files import read_csv, read_parquet
-from .tables import arranged, offered, wanted
+from .tables import offered, read_table
 
 #: Address space of the reading process, bytes: a parser's own needs, and a few copies of that many numbers. PyTorch
 #: reserves more.
@@ -40,15 +42,15 @@ _PACKED = ("scale_factor", "add_offset", "_FillValue", "missing_value", "_Unsign
 _OF_CHAIN = re.compile(r"(?i)chains?[_ .-]?\d+")
 
 
-Reader = Callable[[Path, Choice], Found]
+Reader = Callable[[Path, Choice], Draws]
 
 
-def _npy(path: Path, choice: Choice) -> Found:
+def _npy(path: Path, choice: Choice) -> Draws:
     with path.open("rb") as file:
         return arrange({"": Variable(read_array(file, path.stat().st_size))}, choice)
 
 
-def _npz(path: Path, choice: Choice) -> Found:
+def _npz(path: Path, choice: Choice) -> Draws:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         names = [m.filename.removesuffix(".npy") for m in members]
@@ -73,18 +75,18 @@ def _npz(path: Path, choice: Choice) -> Found:
         return arrange({"": Variable(read("arr_0" if names == ["arr_0"] else "samples"))}, choice)
 
 
-def _joined(variables: Mapping[str, Variable], choice: Choice) -> Found:
+def _joined(variables: Mapping[str, Variable], choice: Choice) -> Draws:
     refuse_many(sum(variable.values.size for variable in variables.values()))
-    found = arrange(variables, choice)
-    if found.values.ndim == 3 or not offered(found.names)[1]:
-        return found
+    draws = arrange(variables, choice)
+    if draws.values.ndim == 3 or not offered(draws.names)[1]:
+        return draws
     # Chains and draws were stacked into one dimension.
-    columns, place_of = (dict(zip(found.names, own, strict=True)) for own in (found.values.T, found.places))
-    table = arranged(columns, *wanted(found.names, choice), choice)
-    return table._replace(said=[*found.said, *table.said], places=[place_of[name] for name in table.names])
+    columns, place_of = (dict(zip(draws.names, own, strict=True)) for own in (draws.values.T, draws.places))
+    table = read_table(draws.names, lambda names: {n: columns[n] for n in names}, choice)
+    return replace(table, read=[*draws.read, *table.read], places=[place_of[name] for name in table.names])
 
 
-def _torch(path: Path, choice: Choice) -> Found:
+def _torch(path: Path, choice: Choice) -> Draws:
     """A tensor, or a dictionary of them; nothing but tensors is unpickled."""
     import torch
 
@@ -105,7 +107,7 @@ def _plain(tensor: Any) -> NDArray[Any]:
     return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).detach().numpy())
 
 
-def _netcdf(path: Path, choice: Choice) -> Found:
+def _netcdf(path: Path, choice: Choice) -> Draws:
     """The group ``posterior`` of an ArviZ file, or the variables of a file without groups."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter from outside is loaded
     h5py = _needed("h5py")
@@ -115,41 +117,23 @@ def _netcdf(path: Path, choice: Choice) -> Found:
     with h5py.File(path, "r") as file:
         grouped = isinstance(file.get("posterior", getlink=True), h5py.HardLink)
         group = file["posterior"] if grouped else file
-        items: dict[str, Any] = {}
         for name in group:
-            link, item = group.get(name, getlink=True), group[name]
-            if not isinstance(link, h5py.HardLink) or not isinstance(item, h5py.Dataset):
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(
+                group[name], h5py.Dataset
+            ):
                 if not grouped:
                     raise ValueError(f"no group 'posterior' inside; it holds {listed(list(file)) or 'nothing'}")
                 raise ValueError(f"{name[:40]!r} is a link or a group, not a variable")
-            if item.is_virtual or item.external:
+            if group[name].is_virtual or group[name].external:
                 raise ValueError(f"the numbers of {name[:40]!r} lie in other files")
-            items[name] = item
-        scales = {name for name, item in items.items() if item.attrs.get("CLASS") == b"DIMENSION_SCALE"}
-        dims = {n: [d[0].name.rpartition("/")[2] if len(d) else "" for d in item.dims] for n, item in items.items()}
-        return _variables({n: (items[n], dims[n]) for n in items if n not in scales}, items, choice)
+        names = [n for n, item in group.items() if item.attrs.get("CLASS") != b"DIMENSION_SCALE"]
+        dims = {n: [d[0].name.rpartition("/")[2] if len(d) else "" for d in group[n].dims] for n in names}
+        return _of_group(group, dims, choice)
 
 
-def _variables(found: Mapping[str, tuple[Any, Sequence[str]]], items: Mapping[str, Any], choice: Choice) -> Found:
-    """Arrays with names of their dimensions, whose labels are among ``items``; without names as (chain, draw, ...)."""
-    variables = {}
-    for name, (item, dims) in found.items():
-        if not choice.variables or name in choice.variables:
-            refuse_many(item.size)
-            if not all(dims) and item.ndim < 2:
-                raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
-            dims = dims if all(dims) else ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
-            labels = {
-                d: items[d][...] for d in dims if d in items and items[d].ndim == 1 and items[d].size <= _MAX_LABELS
-            }
-            variables[name] = Variable(_unpacked(item, name), dims, labels)
-    return _joined(variables, choice)
-
-
-def _zarr(path: Path, choice: Choice) -> Found:
+def _zarr(path: Path, choice: Choice) -> Draws:
     """Likewise of a zarr folder."""
-    zarr = _needed("zarr")
-    root = zarr.open_group(str(path), mode="r")
+    root = _needed("zarr").open_group(str(path), mode="r")
     items = dict(root.get("posterior", root).arrays())
     if not items:
         raise ValueError("no group 'posterior' inside")
@@ -157,17 +141,34 @@ def _zarr(path: Path, choice: Choice) -> Found:
         name: list(item.attrs.get("_ARRAY_DIMENSIONS") or item.metadata.to_dict().get("dimension_names") or ())
         for name, item in items.items()
     }
-    found = {
-        n: (items[n], dims[n] or [""] * items[n].ndim) for n in items if dims[n] != [n] and n not in ("chain", "draw")
-    }
-    return _variables(found, items, choice)
+    names = [name for name in items if dims[name] != [name] and name not in ("chain", "draw")]
+    return _of_group(items, {name: dims[name] or [""] * items[name].ndim for name in names}, choice)
 
 
 def _needed(package: str) -> Any:
     try:
-        return __import__(package)
+        return importlib.import_module(package)
     except ImportError:
         raise ValueError(f"it takes {package}; {install_hint('arviz')}") from None
+
+
+def _of_group(group: Any, dims: Mapping[str, list[str]], choice: Choice) -> Draws:
+    """The chosen ones of variables in a group, given the names of their dimensions."""
+    chosen = [name for name in dims if not choice.variables or name in choice.variables]
+    return _joined({name: _variable(group, name, dims[name]) for name in chosen}, choice)
+
+
+def _variable(group: Any, name: str, dims: list[str]) -> Variable:
+    """A variable with names and labels of its dimensions; without names as (chain, draw, ...)."""
+    item = group[name]
+    refuse_many(item.size)
+    if not all(dims):
+        if item.ndim < 2:
+            raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
+        dims = ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
+    scales = {d: group[d] for d in dims if d in group}
+    labels = {d: s[...] for d, s in scales.items() if s.ndim == 1 and s.size <= _MAX_LABELS}
+    return Variable(_unpacked(item, name), dims, labels)
 
 
 def _real(item: Any, name: str | None = None) -> NDArray[Any]:
@@ -185,7 +186,7 @@ def _unpacked(item: Any, name: str) -> NDArray[Any]:
         values = values.view(values.dtype.str.replace("i", "u"))
     fill = [attributes[k] for k in ("_FillValue", "missing_value") if k in attributes]
     if getattr(getattr(item, "metadata", None), "zarr_format", 0) == 2 and item.fill_value is not None:
-        fill.append(item.fill_value)  # where the second version of zarr keeps _FillValue
+        fill.append(item.fill_value)  # where the second version of zarr has _FillValue
     if missing := sum(int((values == np.asarray(f).ravel()).sum()) for f in fill if values.dtype.kind in "iu"):
         raise ValueError(f"{name[:40]!r} has {missing} missing numbers (_FillValue)")
     scale, offset = (np.asarray(attributes.get(k, own)).item() for k, own in (("scale_factor", 1), ("add_offset", 0)))
@@ -205,16 +206,16 @@ def main(path: Path, choice: str = "{}") -> int:
     try:
         warnings.simplefilter("ignore")
         chosen = Choice(**json.loads(choice))
-        found = settled(FORMATS[path.suffix.lower()](path, chosen), chosen)
-        refuse_many(found.values.size)
-        numbers = np.ascontiguousarray(found.values, dtype=np.float64)
+        draws = settled(FORMATS[path.suffix.lower()](path, chosen), chosen)
+        refuse_many(draws.values.size)
+        numbers = np.ascontiguousarray(draws.values, dtype=np.float64)
     except Exception as error:  # whatever a parser makes of bytes that anybody may have written
         reason = (str(error) or type(error).__name__).split("\n")[0]
         reason = "more memory than a file may take" if isinstance(error, MemoryError) else reason
         sys.stderr.buffer.write(reason[:300].encode(errors="replace"))
         return REFUSED
-    told = {"shape": numbers.shape, "names": found.names, "read": found.said, "places": found.places}
-    sys.stdout.buffer.write(json.dumps(told).encode() + b"\n")
+    form = {name: getattr(draws, name) for name in ("names", "read", "places", "chosen")}
+    sys.stdout.buffer.write(json.dumps({"shape": numbers.shape, **form}).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
 

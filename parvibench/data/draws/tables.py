@@ -1,13 +1,14 @@
 """Tables of draws: which of their columns are coordinates, and which number chains and draws."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Choice, Found, choose
+from .arrays import Choice, Draws, choose
 from .naming import is_weight, listed
 
 #: Names of columns that may number chains or draws, in small letters; whether they do, their values decide.
@@ -38,49 +39,80 @@ def wanted(names: Sequence[str], choice: Choice) -> tuple[list[str], list[str]]:
     return [known[i] for i in choose(known, choice)], counts
 
 
-def without_flags(names: Sequence[str], flags: Set[str]) -> tuple[list[str], list[str]]:
-    """Columns without those of truth values, and the remark on these; one that marks a warm-up remains and is refused."""
-    left = [n for n in names if n in flags and not _WARMUP.fullmatch(n)]
-    said = [f"columns of truth values left out: {listed(left)}"] if left else []
-    return [n for n in names if n not in flags or _WARMUP.fullmatch(n)], said
-
-
 def names_chains(name: str) -> bool:
     """Whether a column of this name may tell chains apart by text."""
     return name.lower() in _CHAIN
 
 
-def arranged(columns: Mapping[str, NDArray[Any]], kept: Sequence[str], counts: Sequence[str], choice: Choice) -> Found:
-    """Draws of the columns ``kept`` that are coordinates, in the chains and the order that those of ``counts`` tell.
+def without_flags(names: Sequence[str], flags: Set[str]) -> tuple[list[str], list[str]]:
+    """Columns without those of truth values, and the remark on these; one that marks a warm-up remains and is refused."""
+    left = [n for n in names if n in flags and not _WARMUP.fullmatch(n)]
+    said = [f"columns of truth values left out: {listed(left)}"] if left else []
+    return [n for n in names if n not in left], said
 
-    What was chosen is a coordinate, whatever its name.
+
+def read_table(
+    names: Sequence[str], read: Callable[[list[str]], Mapping[str, Any]], choice: Choice, flags: Set[str] = frozenset()
+) -> Draws:
+    """Draws of a table; ``read`` gives columns by name, and ``flags`` are those of truth values."""
+    names, said = (names, []) if choice.any else without_flags(names, flags)
+    chosen, counts = wanted(names, choice)
+    if not chosen and not counts:
+        raise ValueError(f"no column of draws; it has {listed(names)}")
+    draws = arranged(read(list(dict.fromkeys([*chosen, *counts]))), chosen, counts, choice)
+    return replace(draws, read=[*draws.read, *said])
+
+
+def arranged(
+    columns: Mapping[str, NDArray[Any]], chosen: Sequence[str], counts: Sequence[str], choice: Choice
+) -> Draws:
+    """Draws of the columns ``chosen`` that are coordinates, in the chains and the order that those of ``counts`` tell.
+
+    Columns that the user names are coordinates, whatever their names.
     """
-    open_to = [c for c in counts if not (choice.any and c in kept)]
-    chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
-    order = [
-        n for n in open_to if n.lower() in (*_DRAW, *_ROW) and _numbers_draws(columns[n], columns.get(chain), n.lower())
-    ]
-    used = [chain, *order] if chain else order
-    long = [n for n in open_to if n not in used and n.lower() in _DRAW and _repeats(columns[n], columns.get(chain))]
-    if long:
-        raise ValueError(
-            f"column {long[0]!r} has every number in several rows: draws in long form; give a row to each draw, and a column to "
-            "each coordinate"
-        )
-    flags = [] if choice.any else [n for n in kept if _WARMUP.fullmatch(n) and len(np.unique(columns[n])) > 1]
-    if flags:
-        raise ValueError(f"column {flags[0]!r} tells rows apart: keep those of draws alone, or choose with --columns")
-    names = [n for n in kept if n not in used and n.lower() not in _ALWAYS]
-    if not names or not len(columns[names[0]]):
-        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
+    open_to = [c for c in counts if not (choice.any and c in chosen)]
+    chain, order = _numbering(columns, open_to)
+    used = [*filter(None, [chain, *order])]
+    _refuse_long_form(columns, [n for n in open_to if n not in used], columns.get(chain))
+    if not choice.any:
+        _refuse_marks(columns, chosen)
+    names = _coordinates(columns, chosen, used)
     values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
-    said = [f"columns that number draws left out: {listed(used)}"] if used else []
     if chain:
-        by = next((np.asarray(columns[n]) for n in order), None)
-        values = in_chains(values, np.asarray(columns[chain]), chain, by)
+        values = in_chains(values, columns[chain], chain, columns[order[0]] if order else None)
         if choice.axes.replace(" ", "").startswith("draw,chain"):
             values = values.swapaxes(0, 1)
-    return Found(values, names, said)
+    return Draws(values, names, [f"columns that number draws left out: {listed(used)}"] if used else [])
+
+
+def _numbering(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> tuple[str, list[str]]:
+    """The column that numbers chains, or an empty name, and those that number draws."""
+    chain = next((n for c in _CHAIN for n in names if n.lower() == c and _numbers_chains(columns[n], c)), "")
+    chains = columns.get(chain)
+    rows = [n for n in names if n.lower() in (*_DRAW, *_ROW)]
+    return chain, [n for n in rows if _numbers_draws(columns[n], chains, n.lower())]
+
+
+def _coordinates(columns: Mapping[str, NDArray[Any]], chosen: Sequence[str], used: Sequence[str]) -> list[str]:
+    names = [n for n in chosen if n not in used and n.lower() not in _ALWAYS]
+    if not names or not len(columns[names[0]]):
+        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
+    return names
+
+
+def _refuse_long_form(columns: Mapping[str, NDArray[Any]], names: Sequence[str], chains: NDArray[Any] | None) -> None:
+    for name in names:
+        if name.lower() in _DRAW and _repeats(columns[name], chains):
+            raise ValueError(
+                f"column {name!r} has every number in several rows: draws in long form; give a row to each draw, and a "
+                "column to each coordinate"
+            )
+
+
+def _refuse_marks(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> None:
+    for name in names:
+        if _WARMUP.fullmatch(name) and len(np.unique(columns[name])) > 1:
+            raise ValueError(f"column {name!r} tells rows apart: keep those of draws alone, or choose with --columns")
 
 
 def in_chains(
@@ -90,8 +122,9 @@ def in_chains(
 
     ``ValueError`` for chains of different lengths.
     """
+    numbers = np.asarray(numbers)
     if by is not None:
-        order = np.argsort(by, kind="stable")
+        order = np.argsort(np.asarray(by), kind="stable")
         values, numbers = values[order], numbers[order]
     chains = np.unique(numbers)
     parts = [values[numbers == c] for c in chains]
@@ -122,7 +155,7 @@ def _numbers_draws(values: NDArray[Any], chains: NDArray[Any] | None, name: str)
 
 
 def _repeats(values: NDArray[Any], chains: NDArray[Any] | None) -> bool:
-    """Whether every number stands in as many rows, and in more than one, of each chain."""
+    """Whether every number is in as many rows, and in more than one, of each chain."""
     if not _whole(values):
         return False
     pairs = np.column_stack([values, np.zeros(len(values)) if chains is None else chains])

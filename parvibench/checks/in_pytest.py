@@ -1,16 +1,13 @@
-"""The pytest plug-in: one test for each question about a sampler, or a fixture that asks all of them in one test.
+"""In pytest: one test for each question about a sampler.
 
 @parvibench.checks.parametrize(MySampler)
 def test_my_sampler(check):
     check()
-
-def test_mine(parvibench_check):
-    parvibench_check(MySampler())
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,22 +75,3 @@ def parametrize(
         marks = [pytest.mark.xfail(reason=r, strict=True, raises=pytest.fail.Exception) for r in reasons[:1]]
         found.append(pytest.param(partial(_ask, q, level, seed), id=q.name, marks=marks))
     return pytest.mark.parametrize("check", found)
-
-
-@pytest.fixture(name="parvibench_check")
-def _parvibench_check() -> Callable[..., None]:
-    """A function that compares a sampler with known truth."""
-
-    def check(
-        sampler: str | Algorithm, *, iterations: int = 500, seed: int = 1, allow_diverged: float = 0.0, **settings: Any
-    ) -> None:
-        """Fail the test when a sampler is distinguishable from a right one; the arguments are those of ``parametrize``."""
-        from .output import lines
-        from .rounds import check as run
-        from .selection import outside_questions
-
-        findings = run(outside_questions(sampler, settings, iterations, allow_diverged), seed=seed)
-        if findings.red:
-            pytest.fail("\n".join([f"{findings.verdict} (seed {seed})", "", *lines(findings)]), pytrace=False)
-
-    return check
