@@ -134,7 +134,7 @@ def _netcdf(path: Path, choice: Choice) -> Draws:
 def _zarr(path: Path, choice: Choice) -> Draws:
     """Likewise of a zarr folder."""
     root = _needed("zarr").open_group(str(path), mode="r")
-    items = dict(root.get("posterior", root).arrays())
+    items = dict(sorted(root.get("posterior", root).arrays()))  # a folder has no order
     if not items:
         raise ValueError("no group 'posterior' inside")
     dims = {
