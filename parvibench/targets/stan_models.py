@@ -102,7 +102,7 @@ def task_of(
         model=model, sites=parameters, place=place, **(fields | more),
     )  # fmt: skip
     try:
-        made = checked(made)
+        made = checked(made, derived=True)
     except InputError as error:
         raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
     return made if model.library else replace(made, provides=made.provides | {"stan"})
