@@ -1,14 +1,15 @@
 """Reference samples of tasks: ``build_reference``, ``verify_references``, ``complete_floors``."""
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from parvibench.core import OWN_REFERENCES, registry
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Choice
@@ -19,7 +20,7 @@ from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own
 from parvibench.reference.checks import verify
-from parvibench.reference.own_gates import Effort, Gate
+from parvibench.reference.own_gates import MIXING, Effort, Gate
 from parvibench.reference.own_gates import Notify as Notify
 from parvibench.reference.own_gates import Refused as Refused
 
@@ -70,6 +71,29 @@ def build_reference(
         return Built(found.name, shipped.build(found, folder, notify))
     path, gates = own.build_own(found, folder, Effort(**effort), notify, uncertified=uncertified)
     return Built(found.name, path, gates)
+
+
+def references_of_draws(tasks: Sequence[Task], say: Callable[[str], None]) -> list[str]:
+    """Build the references of posteriors that come with draws and have none yet; names of those whose draws cannot be read.
+
+    They are written into ``parvibench-references`` once. ``say`` is called with a line for each: its grade, and by which test
+    its draws disagree with its program.
+    """
+    missing, unread = [t for t in tasks if getattr(t, "has_draws", False) and t.reference() is None], []
+    if missing:
+        say(f"reference draws of posteriordb: {len(missing)} to test, with noise floors, once; some 20 s each")
+    for i, task in enumerate(missing, 1):
+        began = time.perf_counter()
+        try:
+            built = build_reference(registry.place_of(task), notify=silent)
+        except ParVIBenchError as error:
+            unread.append(task.name)
+            say(f"{task.name} is left out: its reference draws cannot be used: {str(error).splitlines()[0]}")
+            continue
+        wrong = [g for g in built.gates if not g.passed and g.name not in MIXING]
+        told = f"; its draws disagree with its program: {wrong[0].name}: {wrong[0].found}" if wrong else ""
+        say(f"{i}/{len(missing)} {task.name}: {built.grade}{told} ({time.perf_counter() - began:.0f} s)")
+    return unread
 
 
 def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:

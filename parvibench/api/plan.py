@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -54,7 +54,6 @@ class Plan:
         Raises:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
-        tasks, left_out = expanded(tasks)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
         named, methods = named_methods(algorithms)
         objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
@@ -71,7 +70,7 @@ class Plan:
             loaded = suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
-        selected = select(loaded, names, named, execution)
+        selected, left_out = opened(select(loaded, names, named, execution))
         device = resolve_device(execution.device)
         if execution.compiled:
             require_compiler(device)
@@ -104,6 +103,23 @@ class Plan:
         """The same plan with further tuned step sizes."""
         return replace(self, suite=self.suite.model_copy(update={"tuned": with_more(self.suite.tuned, tuned)}))
 
+    def with_references(self, say: Callable[[str], None]) -> Plan:
+        """The plan after references of posteriors were built from the draws that come with them; ``say`` as of that.
+
+        Raises:
+            InputError: nothing is left, since no draws can be read.
+        """
+        tasks = [registry.load_task(t.name) for t in self.suite.tasks if t.name not in registry.tasks()]
+        if not any(getattr(task, "has_draws", False) for task in tasks):
+            return self
+        from .certify import references_of_draws
+
+        unread = references_of_draws(tasks, say)
+        left = [t.name for t in self.suite.tasks if t.name not in unread]
+        if not left:
+            raise InputError(f"{', '.join(unread)}: no reference draws can be read, and there is no other task")
+        return replace(self, suite=of_tasks(self.suite, left))
+
     @cached_property
     def _expanded(self) -> list[Cell]:
         return expand(
@@ -115,20 +131,16 @@ class Plan:
         )
 
 
-def expanded(tasks: Sequence[str | Task]) -> tuple[list[str | Task], list[str]]:
-    """The tasks with patterns ``posteriordb:*`` replaced by what they name, and why some of it cannot be run."""
-    found: list[str | Task] = []
-    left_out: list[str] = []
-    for task in tasks:
-        if not isinstance(task, str) or not task.startswith("posteriordb:") or "*" not in task:
-            found.append(task)
-            continue
-        from parvibench.targets.posteriordb import matching
+def opened(suite: Suite) -> tuple[Suite, list[str]]:
+    """The suite with the posteriors of posteriordb that its places and patterns name, and why some cannot be run."""
+    listed = [t.name for t in suite.tasks if t.name.startswith(registry.POSTERIORDB)]
+    if not listed:
+        return suite, []
+    from parvibench.targets.posteriordb import loaded
 
-        places, reasons = matching(task)
-        found += places
-        left_out += [f"{place} is left out: {reason}" for place, reason in reasons.items()]
-    return found, left_out
+    found, left_out = loaded(listed)
+    tasks = [t.model_copy(update={"name": name}) for t in suite.tasks for name in found.get(t.name, [t.name])]
+    return suite.model_copy(update={"tasks": tuple({t.name: t for t in tasks}.values())}), left_out
 
 
 def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
@@ -174,7 +186,9 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
         selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
         selected = selected.with_rows(execution.rows) if execution.rows else selected
         listed = {t.name for t, _ in selected.pairs}
-        tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
+        places = [t for t in tasks if registry.is_place(t) and t not in listed and "*" not in t]
+        own = {t: name for t in places if (name := registry.load_task(t).name) in listed}
+        tasks = [own.get(t, t) for t in tasks]
         selected = (_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms)
     names = ("replicates", "seed", "budget", "particles", "samples", "start", "match")
     overrides = {name: value for name in names if (value := getattr(execution, name)) is not None}

@@ -70,7 +70,7 @@ def run(
 
     from .plan import Plan
 
-    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options)).with_references(warn)
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
     cells, execution = plan.cells(), plan.execution

@@ -34,6 +34,8 @@ MIN_ESS = 10_000
 #: ESS of 10 chains of 1,000 nearly independent draws, as of posteriordb's references: of the grade ``standard``.
 STANDARD_ESS = 9000
 MAX_DIVERGENT = 0.01
+#: Gates of chains alone; the others are of the density, too.
+MIXING = ("R-hat", "bulk ESS", "tail ESS")
 SEED = 20241105
 _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
 

@@ -229,5 +229,6 @@ class Profile(Strict):
     tuned_as: str | None = None  #: profile with the same budget and particles whose tuned values it has
     only: Patterns | None = None  #: labels of the methods it keeps
     without: Patterns | None = None  #: labels of the methods it leaves out
+    tasks: Patterns | None = None  #: names of the tasks it keeps
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``
     hours: float | None = Field(None, gt=0)  #: processor hours, forecast by ``run --dry-run`` or measured

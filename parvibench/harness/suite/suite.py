@@ -134,11 +134,12 @@ class Suite(Strict):
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]
-        not_overrides = ("only", "without", "rows", "hours", "tuned_as")
+        not_overrides = ("only", "without", "tasks", "rows", "hours", "tuned_as")
         overrides = {k: v for k, v in profile if v is not None and k not in not_overrides}
         kept = {a.display for a in self.algorithms if profile.only is None or a.display in profile.only}
         kept -= set(profile.without or ())
         overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in kept)
+        overrides["tasks"] = tuple(t for t in self.tasks if profile.tasks is None or t.name in profile.tasks)
         chosen = self if profile.rows is None else self.with_rows(profile.rows)
         return chosen.model_copy(update={**overrides, "profiles": {}})
 
@@ -207,10 +208,16 @@ def _with_plugins(suite: Suite, tree: Any, source: str, allowed: Allowed) -> Sui
 
 
 def _labelled(suite: Suite, source: str) -> Suite:
-    """The suite with tasks and algorithms from places under their own names, where it gives no label."""
+    """The suite with tasks and algorithms from places under their own names, where it gives no label.
+
+    Posteriors of posteriordb stay places until they are run: their files may not be here.
+    """
     algorithms = tuple(a.model_copy(update={"label": _label(a)}) for a in suite.algorithms)
     rows = tuple(r.model_copy(update={"label": _label(r), "task": _task_name(r.task)}) for r in suite.rows)
-    tasks = tuple(t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks)
+    later = registry.POSTERIORDB
+    tasks = tuple(
+        t if t.name.startswith(later) else t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks
+    )
     try:
         _require_distinct(tasks, algorithms, rows)
     except ValueError as error:
@@ -252,7 +259,8 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        check("tasks", i, _check_task, task.name)
+        if not task.name.startswith(registry.POSTERIORDB):
+            check("tasks", i, _check_task, task.name)
     for i, algorithm in enumerate(suite.algorithms):
         check("algorithms", i, _check_algorithm, algorithm)
     for i, row in enumerate(suite.rows):
@@ -269,6 +277,10 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         if r.varies not in ("", *titles)
     ]
     labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
+    tasks = [t.name for t in suite.tasks]
+    for profile, p in suite.profiles.items():
+        if unknown := [n for n in p.tasks or () if n not in tasks]:
+            problems.append(f"{source}: profiles.{profile}.tasks: no task is named {', '.join(unknown)}")
     for what, named in (
         ("step_from", [a.step_from for a in suite.entries if a.step_from]),
         ("tune.options", list(suite.tune.options) if suite.tune else []),
