@@ -34,7 +34,9 @@ PREFIX = registry.POSTERIORDB
 #: Environment variable with a local copy.
 FOLDER_VARIABLE = "PARVIBENCH_POSTERIORDB"
 #: What a run needs.
-NEEDED = f"posteriordb is needed: set {FOLDER_VARIABLE} to a clone of https://github.com/stan-dev/posteriordb, or go online"
+NEEDED = (
+    f"posteriordb is needed: set {FOLDER_VARIABLE} to a clone of https://github.com/stan-dev/posteriordb, or go online"
+)
 #: Where files are downloaded from, and their hashes at the commit, which is the first line.
 ADDRESS = "https://raw.githubusercontent.com/stan-dev/posteriordb/{commit}/posterior_database/{path}"
 MANIFEST = files("parvibench.data") / "posteriordb.txt"
@@ -56,7 +58,9 @@ class Standardised(NamedTuple):
 
     effects: str
     parameter: str
-    inverse: Callable[[Array, Mapping[str, Array], Mapping[str, Any]], Array]  #: of effects (..., k), draws by name, data
+    inverse: Callable[
+        [Array, Mapping[str, Array], Mapping[str, Any]], Array
+    ]  #: of effects (..., k), draws by name, data
 
 
 def _standard_effects(theta: Array, draws: Mapping[str, Array], data: Mapping[str, Any]) -> Array:
@@ -186,7 +190,9 @@ def loaded(patterns: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
                 reasons.setdefault(str(error).split("\n")[0], []).append(name)
                 if isinstance(error, DataMissingError) and offline and not any(tasks.values()):
                     raise InputError(f"{NEEDED}: {reasons.popitem()[0]}") from None
-    told = {reason: f"{PREFIX}{listed(which)} {'is' if len(which) == 1 else 'are'}" for reason, which in reasons.items()}
+    told = {
+        reason: f"{PREFIX}{listed(which)} {'is' if len(which) == 1 else 'are'}" for reason, which in reasons.items()
+    }
     left_out = [f"{which} left out: {reason}" for reason, which in told.items()]
     if not any(tasks.values()):
         raise InputError("\n".join(["no posterior of posteriordb can be run", *left_out]))

@@ -118,7 +118,12 @@ def test_names_of_coordinates() -> None:
     """With their transforms, so that values of parameters are not taken for coordinates, as tau for its logarithm."""
     task = load_task("eight-schools-centered")
     assert task.coordinates[-3:] == ("theta[8]", "mu", "tau_log")
-    assert load_task("hmm-example").coordinates == ("theta1_stick[1]", "theta2_stick[1]", "mu_ordered[1]", "mu_ordered[2]")
+    assert load_task("hmm-example").coordinates == (
+        "theta1_stick[1]",
+        "theta2_stick[1]",
+        "mu_ordered[1]",
+        "mu_ordered[2]",
+    )
     draws = {"theta": np.ones((50, 8)), "mu": np.zeros(50), "tau": np.linspace(1, 5, 50)}
     with pytest.raises(ShapeError, match=r"tau_log missing: .*unconstrained, as tau_log is log tau"):
         pb.evaluate(draws, task="eight-schools-centered")
