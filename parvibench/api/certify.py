@@ -16,6 +16,8 @@ from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 from parvibench.data.samples import read_draws
 from parvibench.harness.store.files import output_place
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import of_tasks
 from parvibench.metrics.floors import silent
 from parvibench.reference import build as shipped
 from parvibench.reference import own
@@ -73,27 +75,31 @@ def build_reference(
     return Built(found.name, path, gates)
 
 
-def references_of_draws(tasks: Sequence[Task], say: Callable[[str], None]) -> list[str]:
-    """Build the references of posteriors that come with draws and have none yet; names of those whose draws cannot be read.
+def references_of_draws(suite: Suite, say: Callable[[str], None]) -> Suite:
+    """Build the references of posteriors that come with draws and have none yet; the suite without those that cannot be read.
 
     They are written into ``parvibench-references`` once. ``say`` is called with a line for each: its grade, and by which test
-    its draws disagree with its program.
+    its draws disagree with its program. ``InputError`` where no task is left.
     """
-    missing, unread = [t for t in tasks if getattr(t, "has_draws", False) and t.reference() is None], []
+    own = [registry.load_task(t.name) for t in suite.tasks if t.name not in registry.tasks()]
+    missing = [t for t in own if getattr(t, "has_draws", False) and t.reference() is None]
     if missing:
         say(f"reference draws of posteriordb: {len(missing)} to test, with noise floors, once; some 20 s each")
+    unread = set()
     for i, task in enumerate(missing, 1):
         began = time.perf_counter()
         try:
             built = build_reference(registry.place_of(task), notify=silent)
         except ParVIBenchError as error:
-            unread.append(task.name)
+            unread.add(task.name)
             say(f"{task.name} is left out: its reference draws cannot be used: {str(error).splitlines()[0]}")
             continue
-        wrong = [g for g in built.gates if not g.passed and g.name not in MIXING]
-        told = f"; its draws disagree with its program: {wrong[0].name}: {wrong[0].found}" if wrong else ""
+        wrong = [f": {g.name}: {g.found}" for g in built.gates if not g.passed and g.name not in MIXING]
+        told = f"; its draws disagree with its program{wrong[0]}" if wrong else ""
         say(f"{i}/{len(missing)} {task.name}: {built.grade}{told} ({time.perf_counter() - began:.0f} s)")
-    return unread
+    if unread and unread >= {t.name for t in suite.tasks}:
+        raise InputError("no reference draws can be read, and there is no other task")
+    return of_tasks(suite, {t.name for t in suite.tasks} - unread) if unread else suite
 
 
 def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:

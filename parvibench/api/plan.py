@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -41,7 +41,8 @@ class Plan:
     executor: Executor
     settings: Mapping[str, Mapping[str, Any]]  #: overrides per algorithm name or label
     objects: Sequence[Task | Method]  #: tasks and algorithms that other processes cannot import
-    left_out: Sequence[str] = ()  #: tasks that a pattern names and that cannot be run, with the reason
+    posteriors: bool = False  #: whether tasks are of posteriordb
+    left_out: Sequence[str] = ()  #: posteriors that cannot be run, with the reason
 
     @classmethod
     def of(
@@ -70,13 +71,16 @@ class Plan:
             loaded = suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
-        selected, left_out = opened(select(loaded, names, named, execution))
+        chosen = select(loaded, names, named, execution)
+        selected, left_out = opened(chosen)
         device = resolve_device(execution.device)
         if execution.compiled:
             require_compiler(device)
         source = suite if isinstance(suite, str) else selected.name
         executor = make_executor(execution, device)
-        return cls(selected, source, execution, device, executor, settings or {}, objects, left_out)
+        return cls(
+            selected, source, execution, device, executor, settings or {}, objects, selected is not chosen, left_out
+        )
 
     def cells(self, *, tuned: bool = True) -> list[Cell]:
         """The cells of the requested part, in the order of the report.
@@ -102,23 +106,6 @@ class Plan:
     def with_tuned(self, tuned: Tuned) -> Plan:
         """The same plan with further tuned step sizes."""
         return replace(self, suite=self.suite.model_copy(update={"tuned": with_more(self.suite.tuned, tuned)}))
-
-    def with_references(self, say: Callable[[str], None]) -> Plan:
-        """The plan after references of posteriors were built from the draws that come with them; ``say`` as of that.
-
-        Raises:
-            InputError: nothing is left, since no draws can be read.
-        """
-        tasks = [registry.load_task(t.name) for t in self.suite.tasks if t.name not in registry.tasks()]
-        if not any(getattr(task, "has_draws", False) for task in tasks):
-            return self
-        from .certify import references_of_draws
-
-        unread = references_of_draws(tasks, say)
-        left = [t.name for t in self.suite.tasks if t.name not in unread]
-        if not left:
-            raise InputError(f"{', '.join(unread)}: no reference draws can be read, and there is no other task")
-        return replace(self, suite=of_tasks(self.suite, left))
 
     @cached_property
     def _expanded(self) -> list[Cell]:

@@ -53,17 +53,8 @@ class Posterior(NamedTuple):
     draws: str  #: name of the reference draws, or empty
 
 
-class Standardised(NamedTuple):
-    """Draws of transformed effects in place of the parameter that they are computed from."""
-
-    effects: str
-    parameter: str
-    inverse: Callable[
-        [Array, Mapping[str, Array], Mapping[str, Any]], Array
-    ]  #: of effects (..., k), draws by name, data
-
-
 def _standard_effects(theta: Array, draws: Mapping[str, Array], data: Mapping[str, Any]) -> Array:
+    """The inverse of ``theta = theta_trans * tau + mu``."""
     return (theta - draws["mu"][..., None]) / draws["tau"][..., None]
 
 
@@ -75,10 +66,10 @@ def _standard_process(f: Array, draws: Mapping[str, Array], data: Mapping[str, A
     return np.linalg.solve(np.linalg.cholesky(covariance), f[..., None])[..., 0]
 
 
-#: Programs whose reference draws are of effects, by name.
-_STANDARDISED = {
-    "eight_schools_noncentered": Standardised("theta", "theta_trans", _standard_effects),
-    "gp_pois_regr": Standardised("f", "f_tilde", _standard_process),
+#: Programs whose reference draws are of effects (..., k) -> these, the parameter, and it of effects, draws by name and data.
+_STANDARDISED: dict[str, tuple[str, str, Callable[..., Array]]] = {
+    "eight_schools_noncentered": ("theta", "theta_trans", _standard_effects),
+    "gp_pois_regr": ("f", "f_tilde", _standard_process),
 }
 
 
@@ -102,12 +93,12 @@ class PosteriordbTask(StanTask):
             names = list(chains[0])
             values = np.array([[chain[name] for name in names] for chain in chains], dtype=np.float64).swapaxes(1, 2)
             said = [f"the reference draws of posteriordb, {len(chains)} chains"]
-            if (known := _STANDARDISED.get(self.posterior.model)) and f"{known.effects}[1]" in names:
+            effects, parameter, inverse = _STANDARDISED.get(self.posterior.model, ("", "", None))
+            if inverse and (places := [i for i, name in enumerate(names) if name.startswith(f"{effects}[")]):
                 of = {name: values[..., i] for i, name in enumerate(names)}
-                places = [i for i, name in enumerate(names) if name.startswith(f"{known.effects}[")]
-                values[..., places] = known.inverse(values[..., places], of, json.loads(self.model.data))
-                names = [re.sub(rf"^{known.effects}\[", f"{known.parameter}[", name) for name in names]
-                said.append(f"{known.parameter} computed from {known.effects}")
+                values[..., places] = inverse(values[..., places], of, json.loads(self.model.data))
+                names = [name.replace(f"{effects}[", f"{parameter}[") for name in names]
+                said.append(f"{parameter} computed from {effects}")
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise InputError(f"posteriordb, {path}: expected chains, [{{parameter: [values]}}]: {error!r}") from None
         return Draws(values, tuple(names), tuple(said))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,21 +20,14 @@ from torch import Generator, Tensor
 
 from parvibench.core.errors import InputError, ShapeError
 
-from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
-from .sites import Box, SiteTask
+from .densities import METRICS, FunctionTarget, checked, label_of
+from .sites import Box, Site, SiteTask
 from .stan_programs import StanModel, digest, library_of, read
 from .stan_sampling import NUTS
 
 #: Random starts that Stan, too, tries before it gives up.
 _STARTS = 100
 S = TypeVar("S", bound="StanTask")
-
-
-class Parameter(NamedTuple):
-    """A parameter of the program, or what it computes from them."""
-
-    name: str
-    shape: tuple[int, ...]
 
 
 def from_stan(
@@ -109,18 +102,15 @@ def task_of(
 
 
 @dataclass(frozen=True, kw_only=True)
-class StanTask(FunctionTask):
+class StanTask(SiteTask):
     """The posterior of a Stan program; its points are Stan's unconstrained coordinates."""
 
     model: StanModel
-    sites: tuple[Parameter, ...] = ()  #: the parameters
     place: str = ""  #: where other processes load it from
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StanTarget:
         """The density."""
         return StanTarget(self)
-
-    initial = SiteTask.initial
 
     def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
         """Values of the parameters, name -> (n, ...), at points (n, D).
@@ -129,28 +119,25 @@ class StanTask(FunctionTask):
         """
         values = self.model.constrain(x, everything=generated)
         found, first = {}, 0
-        for name, shape in _shapes(self.model.names(2 if generated else 1)):
-            part = values[:, first : (first := first + math.prod(shape))]
-            part = part.reshape(len(part), *shape[::-1]).transpose(0, *range(len(shape), 0, -1))  # by columns
-            found[name] = torch.from_numpy(part.copy())
+        for site in _shapes(self.model.names(2 if generated else 1)):
+            part = values[:, first : (first := first + math.prod(site.shape))]
+            part = part.reshape(len(part), *site.shape[::-1]).transpose(0, *range(len(site.shape), 0, -1))  # by columns
+            found[site.name] = torch.from_numpy(part.copy())
         return found
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the parameters; errors and others as of ``SiteTask.unconstrain``."""
         if self.model.lost:
-            raise ShapeError(
-                f"{self.name}: {', '.join(self.model.lost)}: values of a unit vector do not hold its coordinates"
-            )
-        parts = []
-        for name, shape in self.sites:
-            if name not in values:
-                raise ShapeError(f"{self.name}: no values of {name}; found {', '.join(values) or 'none'}")
-            value = np.asarray(values[name], dtype=np.float64)
-            if value.shape[1:] != shape:
-                raise ShapeError(f"{self.name}: {name} has shape {value.shape}, not {('n', *shape)}")
-            parts.append(value.transpose(0, *range(len(shape), 0, -1)).reshape(len(value), -1))  # by columns
+            lost = ", ".join(self.model.lost)
+            raise ShapeError(f"{self.name}: {lost}: values of a unit vector do not hold its coordinates")
+        return super().unconstrain(values)
+
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        parts = (values[site.name].permute(0, *range(len(site.shape), 0, -1)) for site in self.sites)  # by columns
         try:
-            return torch.from_numpy(self.model.unconstrain(np.concatenate(parts, axis=1)))
+            return torch.from_numpy(
+                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1))
+            )
         except InputError as error:
             raise ShapeError(f"{self.name}: {error}") from None
 
@@ -189,11 +176,11 @@ class Starts:
         return drawn
 
 
-def _shapes(names: Sequence[str]) -> tuple[Parameter, ...]:
+def _shapes(names: Sequence[str]) -> tuple[Site, ...]:
     """Parameters with their shapes from names of their entries, as ``theta.2.1``: the last entry has the largest indices."""
     parts = [name.split(".") for name in names]
     shapes = {base: tuple(int(i) if i.isdecimal() else 1 for i in index) for base, *index in parts}
-    return tuple(Parameter(base, shape) for base, shape in shapes.items())
+    return tuple(Site(base, shape, ()) for base, shape in shapes.items())
 
 
 def _bracketed(name: str) -> str:

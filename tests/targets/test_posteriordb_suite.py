@@ -79,7 +79,8 @@ def test_posteriors_are_judged_by_their_draws_which_are_tested_once(copy: None, 
     }
     said: list[str] = []
     results = pb.run("posteriordb", algorithms=["nuts", "exact"], out=tmp_path / "store", warn=said.append, **options)
-    assert {c.spec.task for c in results.cells} == (judged := set(list(COPY)[:6]))
+    judged = set(list(COPY)[:6])
+    assert {c.spec.task for c in results.cells} == judged
     for cell in results.cells:
         assert cell.status == "ok"
         assert 0 < cell.values["sliced_w2"][0] < 10

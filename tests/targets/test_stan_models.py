@@ -113,18 +113,12 @@ def test_a_batch_is_bitwise_bridgestans_in_threads_in_copies_and_at_once() -> No
     x = points(task_of("correlated"), 500)
     plain = [model._model.log_density_gradient(row) for row in x.numpy()]
     found = [model.both(x), pickle.loads(pickle.dumps(model)).both(x)]
-    model._seconds, before = 1.0, torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        found.append(model.both(x))
-    finally:
-        torch.set_num_threads(before)
     eight = [threading.Thread(target=lambda: found.append(model.both(x))) for _ in range(8)]
     for thread in eight:
         thread.start()
     for thread in eight:
         thread.join()
-    assert len(found) == 11
+    assert len(found) == 10
     for values, slopes in found:
         assert values.tolist() == [value for value, _ in plain]
         assert np.array_equal(slopes.numpy(), [slope for _, slope in plain])
