@@ -82,7 +82,7 @@ def references_of_draws(suite: Suite, say: Callable[[str], None]) -> Suite:
     its draws disagree with its program. ``InputError`` where no task is left.
     """
     own = [registry.load_task(t.name) for t in suite.tasks if t.name not in registry.tasks()]
-    missing = [t for t in own if getattr(t, "has_draws", False) and t.reference() is None]
+    missing = [t for t in own if hasattr(t, "posterior") and t.posterior.draws and t.reference() is None]
     if missing:
         say(f"reference draws of posteriordb: {len(missing)} to test, with noise floors, once; some 20 s each")
     unread = set()

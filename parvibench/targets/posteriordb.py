@@ -79,14 +79,9 @@ class PosteriordbTask(StanTask):
 
     posterior: Posterior
 
-    @property
-    def has_draws(self) -> bool:
-        """Whether it comes with reference draws."""
-        return bool(self.posterior.draws)
-
     def given_draws(self) -> Draws | None:
         """Its reference draws, (chains, draws, k), with the names of parameters; None without any."""
-        if not self.has_draws:
+        if not self.posterior.draws:
             return None
         chains = _json(path := f"reference_posteriors/draws/draws/{self.posterior.draws}.json")
         try:

@@ -22,7 +22,7 @@ from parvibench.core.errors import InputError, ShapeError
 
 from .densities import METRICS, FunctionTarget, checked, label_of
 from .sites import Box, Site, SiteTask
-from .stan_programs import StanModel, digest, library_of, read
+from .stan_programs import StanModel, digest, library_of, read, text_of
 from .stan_sampling import NUTS
 
 #: Random starts that Stan, too, tries before it gives up.
@@ -57,7 +57,11 @@ def from_stan(
     """
     program, place, stem, origin = Path(program), f"{Path(program).resolve()}:", "", "the data"
     if isinstance(data, str | Path):
-        text, stem, origin = _json(Path(data), _file(Path(data))), Path(data).stem, str(data)
+        text, stem, origin = (
+            _json(Path(data), text_of(Path(data), "data file", "the data of a Stan program in JSON")),
+            Path(data).stem,
+            str(data),
+        )
         place = f"{place}{Path(data).resolve()}"
     else:
         text = _json("data", json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist()))
@@ -187,15 +191,6 @@ def _bracketed(name: str) -> str:
     """``theta[2,1]`` of ``theta.2.1``."""
     base, _, index = name.partition(".")
     return f"{base}[{index.replace('.', ',')}]" if index else base
-
-
-def _file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"no such data file: {path}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected the data of a Stan program in JSON: {error}") from None
 
 
 def _json(origin: str | Path, text: str) -> str:

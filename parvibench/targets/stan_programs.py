@@ -46,6 +46,16 @@ class Program(NamedTuple):
     lines: tuple[tuple[str, int], ...]  #: the file and number there of every line
 
 
+def text_of(path: Path, kind: str, expected: str) -> str:
+    """The text of a file; ``InputError`` where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"no such {kind}: {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected {expected}: {error}") from None
+
+
 def read(path: Path) -> Program:
     """A program of a file; ``InputError`` where it or an included file, sought in its folder, cannot be read."""
     lines = list(_lines(path, path.parent, 0))
@@ -54,13 +64,7 @@ def read(path: Path) -> Program:
 
 def _lines(path: Path, folder: Path, depth: int) -> Iterator[tuple[str, str, int]]:
     """Lines with the name of their file and their number."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"no such Stan program: {path}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected the text of a Stan program: {error}") from None
-    for i, line in enumerate(text.splitlines(), 1):
+    for i, line in enumerate(text_of(path, "Stan program", "the text of a Stan program").splitlines(), 1):
         if (included := _INCLUDE.fullmatch(line)) is None:
             yield f"{line}\n", path.name, i
         elif depth > 9:

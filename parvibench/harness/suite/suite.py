@@ -208,16 +208,10 @@ def _with_plugins(suite: Suite, tree: Any, source: str, allowed: Allowed) -> Sui
 
 
 def _labelled(suite: Suite, source: str) -> Suite:
-    """The suite with tasks and algorithms from places under their own names, where it gives no label.
-
-    Posteriors of posteriordb stay places until they are run: their files may not be here.
-    """
+    """The suite with tasks and algorithms from places under their own names, where it gives no label."""
     algorithms = tuple(a.model_copy(update={"label": _label(a)}) for a in suite.algorithms)
     rows = tuple(r.model_copy(update={"label": _label(r), "task": _task_name(r.task)}) for r in suite.rows)
-    later = registry.POSTERIORDB
-    tasks = tuple(
-        t if t.name.startswith(later) else t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks
-    )
+    tasks = tuple(t.model_copy(update={"name": _task_name(t.name)}) for t in suite.tasks)
     try:
         _require_distinct(tasks, algorithms, rows)
     except ValueError as error:
@@ -226,7 +220,9 @@ def _labelled(suite: Suite, source: str) -> Suite:
 
 
 def _task_name(name: str) -> str:
-    return registry.load_task(name).name if registry.is_place(name) else name
+    """Its own; posteriors of posteriordb, whose files may not be here, stay places until they are run."""
+    later = name.startswith(registry.POSTERIORDB)
+    return registry.load_task(name).name if registry.is_place(name) and not later else name
 
 
 def _label(entry: AlgorithmEntry | Row) -> str:
@@ -259,8 +255,7 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
 
     for i, task in enumerate(suite.tasks):
-        if not task.name.startswith(registry.POSTERIORDB):
-            check("tasks", i, _check_task, task.name)
+        check("tasks", i, _check_task, task.name)
     for i, algorithm in enumerate(suite.algorithms):
         check("algorithms", i, _check_algorithm, algorithm)
     for i, row in enumerate(suite.rows):
@@ -302,10 +297,9 @@ def _known(kind: str, name: str, rows: Any) -> None:
 
 
 def _check_task(name: str) -> None:
-    if registry.is_place(name):
-        registry.load_task(name)
-    else:
+    if not registry.is_place(name):
         _known("task", name, registry.tasks())
+    _task_name(name)
 
 
 def _check_algorithm(entry: AlgorithmEntry | Row) -> None:
