@@ -63,7 +63,7 @@ def _standard_process(f: Array, draws: Mapping[str, Array], data: Mapping[str, A
     apart = np.subtract.outer(data["x"], data["x"])
     scale, length = (draws[name][..., None, None] for name in ("alpha", "rho"))
     covariance = scale**2 * np.exp(-0.5 * (apart / length) ** 2) + 1e-10 * np.eye(len(apart))
-    return np.linalg.solve(np.linalg.cholesky(covariance), f[..., None])[..., 0]
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(covariance), f[..., None])[..., 0], dtype=np.float64)
 
 
 #: Programs whose reference draws are of effects (..., k) -> these, the parameter, and it of effects, draws by name and data.

@@ -140,7 +140,7 @@ class StanTask(SiteTask):
         parts = (values[site.name].permute(0, *range(len(site.shape), 0, -1)) for site in self.sites)  # by columns
         try:
             return torch.from_numpy(
-                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1))
+                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy())
             )
         except InputError as error:
             raise ShapeError(f"{self.name}: {error}") from None
