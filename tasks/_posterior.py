@@ -103,9 +103,11 @@ class PosteriorTask(Task):
 
     @property
     def convention(self) -> str:
-        """Which transform the coordinates are of, where versions of Stan differ; for messages."""
-        sticks = any(p.constraint.suffix for p in self.layout.parameters)
-        return "simplexes by stick-breaking, as in Stan up to 2.36" if sticks else ""
+        """Which transforms the coordinates are of, for messages."""
+        of = {p.constraint.suffix for p in self.layout.parameters}
+        sticks = "simplexes by stick-breaking, as in Stan up to 2.36"
+        scale = "unconstrained, as tau_log is log tau; values of parameters: --task posteriordb:NAME or pb.from_stan"
+        return "; ".join([sticks] * ("_stick" in of) + [scale] * (of != {""}))
 
     def variables(self) -> Variables:
         """The data, float64."""

@@ -3,7 +3,8 @@
 A density on constrained parameters becomes one on all of R^D when the logarithm of the transform's Jacobian is
 added. Stan Reference Manual, chapter "Constraint Transforms"; the simplex is that of Stan up to version 2.36
 (stick-breaking; later versions take isometric log ratios). Coordinates follow the order of the parameters, and bear
-Stan's names, but for a simplex: ``theta_stick[1]``, so that coordinates of a later Stan are not taken for these.
+their names with that of the transform, as ``tau_log`` and ``theta_stick[1]``: values of the parameters, and coordinates of
+another version of Stan, are not taken for these.
 """
 
 import math
@@ -25,7 +26,7 @@ class Constraint(ABC):
     """A map from unconstrained coordinates (..., k) to a parameter (..., m), one to one onto its support."""
 
     missing: ClassVar[int] = 0  #: m - k
-    suffix: ClassVar[str] = ""  #: of the names of coordinates, where another transform goes by the parameter's name
+    suffix: ClassVar[str] = ""  #: of the names of coordinates: the transform, in a word
 
     @abstractmethod
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
@@ -43,6 +44,8 @@ class Free(Constraint):
 class Positive(Constraint):
     """Positive numbers: exp(u)."""
 
+    suffix = "_log"
+
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
         """exp(u), and the sum of u."""
         return u.exp(), u.sum(-1)
@@ -52,6 +55,7 @@ class Positive(Constraint):
 class Between(Constraint):
     """Numbers between bounds: low + (high - low) / (1 + exp(-u))."""
 
+    suffix = "_logit"
     low: Bound  #: lower bound
     high: Bound  #: upper bound
 
@@ -71,6 +75,8 @@ def _column(bound: Tensor) -> Tensor:
 class Ordered(Constraint):
     """Increasing numbers: the first is free, differences are exponentials."""
 
+    suffix = "_ordered"
+
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
         """Cumulative sums of (u_1, exp(u_2), ...), and the sum of u_2, ..."""
         steps = torch.cat([u[..., :1], u[..., 1:].exp()], -1)
@@ -79,6 +85,8 @@ class Ordered(Constraint):
 
 class PositiveOrdered(Constraint):
     """Increasing positive numbers: differences are exponentials, the first counted from 0."""
+
+    suffix = "_ordered"
 
     def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
         """Cumulative sums of exp(u), and the sum of u."""
@@ -122,10 +130,9 @@ class Parameter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of its coordinates: ``mu``, or ``theta[1]``, ``theta[2]``, ..."""
-        if self.size is None:
-            return (self.name,)
-        return tuple(f"{self.name}{self.constraint.suffix}[{i + 1}]" for i in range(self.free))
+        """Names of its coordinates: ``mu``, ``tau_log``, or ``theta[1]``, ``theta[2]``, ..."""
+        name = f"{self.name}{self.constraint.suffix}"
+        return (name,) if self.size is None else tuple(f"{name}[{i + 1}]" for i in range(self.free))
 
 
 @dataclass(frozen=True)

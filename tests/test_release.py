@@ -94,7 +94,7 @@ def release(tag: str, changelog: str, folder: Path) -> subprocess.CompletedProce
     for name in (".ci/release", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
     (folder / "CHANGELOG.md").write_text(changelog)
-    for script in ("wheel", "fresh"):
+    for script in ("wheel", "fresh", "extras"):
         (folder / ".ci" / script).write_text("")
     for program in (folder / ".venv/bin/python", folder / "bin/make"):
         program.parent.mkdir(parents=True)

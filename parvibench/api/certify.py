@@ -1,25 +1,28 @@
 """Reference samples of tasks: ``build_reference``, ``verify_references``, ``complete_floors``."""
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from parvibench.core import OWN_REFERENCES, registry
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, ParVIBenchError
 from parvibench.core.reference import Reference
 from parvibench.data.draws.arrays import Choice
 from parvibench.data.draws.sample_formats import FORMATS as FORMATS
 from parvibench.data.samples import read_draws
 from parvibench.harness.store.files import output_place
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import of_tasks
 from parvibench.metrics.floors import SIZES, silent
 from parvibench.metrics.floors import Notify as Notify
 from parvibench.metrics.own_floors import with_floors
 from parvibench.reference.build import add_floors, build, build_from_draws, built_in, default_folder
 from parvibench.reference.checks import verify
-from parvibench.reference.gates import Effort, Gate
+from parvibench.reference.gates import MIXING, Effort, Gate
 from parvibench.reference.gates import Refused as Refused
 
 from .evaluate import in_coordinates
@@ -78,6 +81,33 @@ def build_reference(
         effort = {"method": "exact"}
     path, gates = build(found, folder, Effort(**effort), notify, uncertified=uncertified, samples=samples)
     return Built(found.name, path, gates)
+
+
+def references_of_draws(suite: Suite, say: Callable[[str], None]) -> Suite:
+    """Build the references of posteriors that come with draws and have none yet; the suite without those that cannot be read.
+
+    They are written into ``parvibench-references`` once. ``say`` is called with a line for each: its grade, and by which test
+    its draws disagree with its program. ``InputError`` where no task is left.
+    """
+    own = [registry.load_task(t.name) for t in suite.tasks if t.name not in registry.tasks()]
+    missing = [t for t in own if hasattr(t, "posterior") and t.posterior.draws and t.reference() is None]
+    if missing:
+        say(f"reference draws of posteriordb: {len(missing)} to test, with noise floors, once; some 20 s each")
+    unread = set()
+    for i, task in enumerate(missing, 1):
+        began = time.perf_counter()
+        try:
+            built = build_reference(registry.place_of(task), notify=silent)
+        except ParVIBenchError as error:
+            unread.add(task.name)
+            say(f"{task.name} is left out: its reference draws cannot be used: {str(error).splitlines()[0]}")
+            continue
+        wrong = [f": {g.name}: {g.found}" for g in built.gates if not g.passed and g.name not in MIXING]
+        conflict = f"; its draws disagree with its program{wrong[0]}" if wrong else ""
+        say(f"{i}/{len(missing)} {task.name}: {built.grade}{conflict} ({time.perf_counter() - began:.0f} s)")
+    if unread and unread >= {t.name for t in suite.tasks}:
+        raise InputError("no reference draws can be read, and there is no other task")
+    return of_tasks(suite, {t.name for t in suite.tasks} - unread) if unread else suite
 
 
 def verify_references(tasks: Sequence[str] = ()) -> Iterator[tuple[str, list[Any]]]:

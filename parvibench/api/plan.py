@@ -41,7 +41,8 @@ class Plan:
     executor: Executor
     settings: Mapping[str, Mapping[str, Any]]  #: overrides per algorithm name or label
     objects: Sequence[Task | Method]  #: tasks and algorithms that other processes cannot import
-    left_out: Sequence[str] = ()  #: tasks that a pattern names and that cannot be run, with the reason
+    posteriors: bool = False  #: whether tasks are of posteriordb
+    left_out: Sequence[str] = ()  #: posteriors that cannot be run, with the reason
 
     @classmethod
     def of(
@@ -54,7 +55,6 @@ class Plan:
         Raises:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
-        tasks, left_out = expanded(tasks)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
         named, methods = named_methods(algorithms)
         objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
@@ -71,13 +71,16 @@ class Plan:
             loaded = suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
-        selected = select(loaded, names, named, execution)
+        chosen = select(loaded, names, named, execution)
+        selected, left_out = opened(chosen)
         device = resolve_device(execution.device)
         if execution.compiled:
             require_compiler(device)
         source = suite if isinstance(suite, str) else selected.name
         executor = make_executor(execution, device)
-        return cls(selected, source, execution, device, executor, settings or {}, objects, left_out)
+        return cls(
+            selected, source, execution, device, executor, settings or {}, objects, selected is not chosen, left_out
+        )
 
     def cells(self, *, tuned: bool = True) -> list[Cell]:
         """The cells of the requested part, in the order of the report.
@@ -119,20 +122,16 @@ class Plan:
         )
 
 
-def expanded(tasks: Sequence[str | Task]) -> tuple[list[str | Task], list[str]]:
-    """The tasks with patterns ``posteriordb:*`` replaced by what they name, and why some of it cannot be run."""
-    found: list[str | Task] = []
-    left_out: list[str] = []
-    for task in tasks:
-        if not isinstance(task, str) or not task.startswith("posteriordb:") or "*" not in task:
-            found.append(task)
-            continue
-        from parvibench.targets.posteriordb import matching
+def opened(suite: Suite) -> tuple[Suite, list[str]]:
+    """The suite with the posteriors of posteriordb that its places and patterns name, and why some cannot be run."""
+    listed = [t.name for t in suite.tasks if t.name.startswith(registry.POSTERIORDB)]
+    if not listed:
+        return suite, []
+    from parvibench.targets.posteriordb import loaded
 
-        places, reasons = matching(task)
-        found += places
-        left_out += [f"{place} is left out: {reason}" for place, reason in reasons.items()]
-    return found, left_out
+    found, left_out = loaded(listed)
+    tasks = [t.model_copy(update={"name": name}) for t in suite.tasks for name in found.get(t.name, [t.name])]
+    return suite.model_copy(update={"tasks": tuple({t.name: t for t in tasks}.values())}), left_out
 
 
 def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
@@ -169,7 +168,9 @@ def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence
     selected = (load_suite(suite) if isinstance(suite, str) else suite).with_profile(execution.profile)
     selected = selected.with_rows(execution.rows) if execution.rows else selected
     listed = {t.name for t, _ in selected.pairs}
-    tasks = [own if registry.is_place(t) and (own := registry.load_task(t).name) in listed else t for t in tasks]
+    places = [t for t in tasks if registry.is_place(t) and t not in listed and "*" not in t]
+    own = {t: name for t in places if (name := registry.load_task(t).name) in listed}
+    tasks = [own.get(t, t) for t in tasks]
     return _overridden((_restrict_rows if selected.rows else _restrict)(selected, tasks, algorithms), execution)
 
 

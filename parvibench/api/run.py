@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,6 +72,10 @@ def run(
     from .plan import Plan
 
     plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    if plan.posteriors:
+        from .certify import references_of_draws
+
+        plan = replace(plan, suite=references_of_draws(plan.suite, warn))
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
     cells, execution = plan.cells(), plan.execution

@@ -208,9 +208,11 @@ def load_object(place: str) -> Any:
     return _resolve(place)
 
 
+#: Places of posteriors of posteriordb begin so.
+POSTERIORDB = "posteriordb:"
 #: Places that are no Python object, by how they look -> function that makes the task.
 _OPENERS = {
-    r"^posteriordb:": "parvibench.targets.posteriordb:opened",
+    f"^{POSTERIORDB}": "parvibench.targets.posteriordb:opened",
     r"\.stan(:|$)": "parvibench.targets.stan_models:opened",
 }
 

@@ -25,6 +25,8 @@ MIN_ESS = 10_000
 #: ESS of 10 chains of 1,000 nearly independent draws, as of posteriordb's references: of the grade ``standard``.
 STANDARD_ESS = 9000
 MAX_DIVERGENT = 0.01
+#: Gates of chains alone; the others are of the density, too.
+MIXING = ("R-hat", "bulk ESS", "tail ESS")
 #: Coordinates diagnosed at once.
 _COORDINATES = 25
 

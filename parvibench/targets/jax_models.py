@@ -189,7 +189,8 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     held = NumpyroModel(model, args, kwargs, _sites(called, model, args, kwargs))
     density = JaxDensity(called, held.log_density, model)
     about = fields("NumPyro", model, name, held.sites)
-    return checked(NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about))
+    task = NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about)
+    return checked(task, derived=True)
 
 
 def _util() -> Any:

@@ -8,7 +8,7 @@ layout of posteriordb; else they are downloaded one by one at a pinned commit, a
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -19,18 +19,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parvibench.core import registry
-from parvibench.core.errors import InputError, ParVIBenchError, UnknownNameError
+from parvibench.core.errors import DataMissingError, InputError, ParVIBenchError, UnknownNameError
 from parvibench.data.archives import read_member
 from parvibench.data.draws.arrays import Draws
+from parvibench.data.draws.naming import listed
 from parvibench.data.fetch import DataSet, cache_folder, fetch_file
 
 from .densities import label_of
 from .stan_models import StanTask, task_of
+from .stan_programs import Array
 
 #: Places and patterns of them begin so.
-PREFIX = "posteriordb:"
+PREFIX = registry.POSTERIORDB
 #: Environment variable with a local copy.
 FOLDER_VARIABLE = "PARVIBENCH_POSTERIORDB"
+#: What a run needs.
+NEEDED = (
+    f"posteriordb is needed: set {FOLDER_VARIABLE} to a clone of https://github.com/stan-dev/posteriordb, or go online"
+)
 #: Where files are downloaded from, and their hashes at the commit, which is the first line.
 ADDRESS = "https://raw.githubusercontent.com/stan-dev/posteriordb/{commit}/posterior_database/{path}"
 MANIFEST = files("parvibench.data") / "posteriordb.txt"
@@ -47,6 +53,26 @@ class Posterior(NamedTuple):
     draws: str  #: name of the reference draws, or empty
 
 
+def _standard_effects(theta: Array, draws: Mapping[str, Array], data: Mapping[str, Any]) -> Array:
+    """The inverse of ``theta = theta_trans * tau + mu``."""
+    return (theta - draws["mu"][..., None]) / draws["tau"][..., None]
+
+
+def _standard_process(f: Array, draws: Mapping[str, Array], data: Mapping[str, Any]) -> Array:
+    """The inverse of ``f = cholesky_decompose(gp_exp_quad_cov(x, alpha, rho) + 1e-10 I) * f_tilde``."""
+    apart = np.subtract.outer(data["x"], data["x"])
+    scale, length = (draws[name][..., None, None] for name in ("alpha", "rho"))
+    covariance = scale**2 * np.exp(-0.5 * (apart / length) ** 2) + 1e-10 * np.eye(len(apart))
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(covariance), f[..., None])[..., 0], dtype=np.float64)
+
+
+#: Programs whose reference draws are of effects (..., k) -> these, the parameter, and it of effects, draws by name and data.
+_STANDARDISED: dict[str, tuple[str, str, Callable[..., Array]]] = {
+    "eight_schools_noncentered": ("theta", "theta_trans", _standard_effects),
+    "gp_pois_regr": ("f", "f_tilde", _standard_process),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PosteriordbTask(StanTask):
     """A posterior of posteriordb."""
@@ -60,11 +86,17 @@ class PosteriordbTask(StanTask):
         chains = _json(path := f"reference_posteriors/draws/draws/{self.posterior.draws}.json")
         try:
             names = list(chains[0])
-            values = np.array([[chain[name] for name in names] for chain in chains], dtype=np.float64)
+            values = np.array([[chain[name] for name in names] for chain in chains], dtype=np.float64).swapaxes(1, 2)
+            said = [f"the reference draws of posteriordb, {len(chains)} chains"]
+            effects, parameter, inverse = _STANDARDISED.get(self.posterior.model, ("", "", None))
+            if inverse and (places := [i for i, name in enumerate(names) if name.startswith(f"{effects}[")]):
+                of = {name: values[..., i] for i, name in enumerate(names)}
+                values[..., places] = inverse(values[..., places], of, json.loads(self.model.data))
+                names = [name.replace(f"{effects}[", f"{parameter}[") for name in names]
+                said.append(f"{parameter} computed from {effects}")
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise InputError(f"posteriordb, {path}: expected chains, [{{parameter: [values]}}]: {error!r}") from None
-        read = f"the reference draws of posteriordb, {len(chains)} chains"
-        return Draws(values.swapaxes(1, 2), tuple(names), (read,))
+        return Draws(values, tuple(names), tuple(said))
 
 
 def opened(place: str) -> PosteriordbTask:
@@ -124,22 +156,33 @@ def names() -> list[str]:
     return sorted(path.stem for path in paths if path.parent.name == "posteriors" and path.suffix == ".json")
 
 
-def matching(pattern: str) -> tuple[list[str], dict[str, str]]:
-    """Places of the posteriors of a pattern ``posteriordb:*`` that can be run, and of the others the reason why not.
+def loaded(patterns: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Names of the tasks behind places and patterns ``posteriordb:*``; and which cannot be run, a line for each reason.
 
-    ``InputError`` where none can be run.
+    ``InputError`` where none can be run, and as of ``opened`` for a single posterior.
     """
-    places, reasons = list[str](), dict[str, str]()
-    for place in (f"{PREFIX}{name}" for name in names() if fnmatchcase(f"{PREFIX}{name}", pattern)):
-        try:
-            registry.load_task(place)
-            places.append(place)
-        except ParVIBenchError as error:
-            reasons[place] = str(error).split("\n")[0]
-    if not places:
-        told = "".join(f"\n{place}: {reason}" for place, reason in reasons.items())
-        raise InputError(f"{pattern}: no posterior of posteriordb can be run{told or '; none has such a name'}")
-    return places, reasons
+    if len(patterns) == 1 and "*" not in patterns[0]:
+        return {patterns[0]: [registry.load_task(patterns[0]).name]}, []
+    known, reasons = names(), dict[str, list[str]]()
+    tasks: dict[str, list[str]] = {pattern: [] for pattern in patterns}
+    offline = _folder() is None and not any((cache_folder() / "posteriordb/posteriors").glob("*.json"))
+    for pattern in patterns:
+        for name in [n for n in known if fnmatchcase(f"{PREFIX}{n}", pattern)] or [pattern.removeprefix(PREFIX)]:
+            try:
+                if name not in known:
+                    raise InputError(f"not in {_folder() or 'posteriordb'}")
+                tasks[pattern].append(registry.load_task(f"{PREFIX}{name}").name)
+            except ParVIBenchError as error:
+                reasons.setdefault(str(error).split("\n")[0], []).append(name)
+                if isinstance(error, DataMissingError) and offline and not any(tasks.values()):
+                    raise InputError(f"{NEEDED}: {reasons.popitem()[0]}") from None
+    told = {
+        reason: f"{PREFIX}{listed(which)} {'is' if len(which) == 1 else 'are'}" for reason, which in reasons.items()
+    }
+    left_out = [f"{which} left out: {reason}" for reason, which in told.items()]
+    if not any(tasks.values()):
+        raise InputError("\n".join(["no posterior of posteriordb can be run", *left_out]))
+    return tasks, left_out
 
 
 def rows() -> list[dict[str, Any]]:

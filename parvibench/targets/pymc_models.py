@@ -88,7 +88,8 @@ def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
         raise InputError(f"{called}: PyMC cannot write the model in JAX: {type(error).__name__}: {first}") from error
     density = JaxDensity(called, made.log_density, model)
     about = fields("PyMC", model, called, made.sites) | {"coordinates": _coordinates(model, made.sites)}
-    return checked(PymcTask(log_density=density, own_score=density.score, batched=True, model=made, **about))
+    task = PymcTask(log_density=density, own_score=density.score, batched=True, model=made, **about)
+    return checked(task, derived=True)
 
 
 def _refuse(called: str, model: Any) -> None:

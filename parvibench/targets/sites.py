@@ -1,7 +1,6 @@
 """Models with named latent sites: a point is the flat vector of all of them, each mapped to the whole of R^k."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ class Site:
 
     name: str
     shape: tuple[int, ...]  #: of its value
-    free: tuple[int, ...]  #: of the value mapped to the whole of R^k
+    free: tuple[int, ...]  #: of the value mapped to the whole of R^k; () where all sites are mapped together
 
     @property
     def size(self) -> int:
@@ -78,15 +77,19 @@ class SiteTask(FunctionTask):
             if given[site.name].shape[1:] != site.shape:
                 wanted = ", ".join(["n", *map(str, site.shape)])
                 raise ShapeError(f"{self.name}: {site.name} has shape {tuple(given[site.name].shape)}, not ({wanted})")
-        free = self._free(given)
+        return self._points(given)
+
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        """Points (n, D) of values of the right shapes."""
+        free = self._free(values)
         for name, value in free.items():
             if not bool(value.isfinite().all()):
                 raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
         return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
 
-    @abstractmethod
     def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Unconstrained values of the sites, name -> (n, ...)."""
+        raise NotImplementedError
 
 
 def _double(values: Any) -> Tensor:

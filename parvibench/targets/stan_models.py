@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,21 +21,14 @@ from torch import Generator, Tensor
 
 from parvibench.core.errors import InputError, ShapeError
 
-from .densities import METRICS, FunctionTarget, FunctionTask, checked, label_of
-from .sites import Box, SiteTask
-from .stan_programs import Program, StanModel, digest, library_of, read
+from .densities import METRICS, FunctionTarget, checked, label_of
+from .sites import Box, Site, SiteTask
+from .stan_programs import Program, StanModel, digest, library_of, read, text_of
 from .stan_sampling import NUTS
 
 #: Random starts that Stan, too, tries before it gives up.
 _STARTS = 100
 S = TypeVar("S", bound="StanTask")
-
-
-class Parameter(NamedTuple):
-    """A parameter of the program, or what it computes from them."""
-
-    name: str
-    shape: tuple[int, ...]
 
 
 def from_stan(
@@ -65,7 +58,11 @@ def from_stan(
     """
     program, place, stem, origin = Path(program), f"{Path(program).resolve()}:", "", "the data"
     if isinstance(data, str | Path):
-        text, stem, origin = _json(Path(data), _file(Path(data))), Path(data).stem, str(data)
+        text, stem, origin = (
+            _json(Path(data), text_of(Path(data), "data file", "the data of a Stan program in JSON")),
+            Path(data).stem,
+            str(data),
+        )
         place = f"{place}{Path(data).resolve()}"
     else:
         text = _json("data", json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist()))
@@ -105,25 +102,22 @@ def task_of(
         model=model, sites=parameters, place=place, **(fields | more),
     )  # fmt: skip
     try:
-        made = checked(made)
+        made = checked(made, derived=True)
     except InputError as error:
         raise InputError(f"{error}; Stan: {model.rejection}" if model.rejection else str(error)) from None
     return made if model.library else replace(made, provides=made.provides | {"stan"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class StanTask(FunctionTask):
+class StanTask(SiteTask):
     """The posterior of a Stan program; its points are Stan's unconstrained coordinates."""
 
     model: StanModel
-    sites: tuple[Parameter, ...] = ()  #: the parameters
     place: str = ""  #: where other processes load it from
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StanTarget:
         """The density."""
         return StanTarget(self)
-
-    initial = SiteTask.initial
 
     def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
         """Values of the parameters, name -> (n, ...), at points (n, D).
@@ -136,19 +130,16 @@ class StanTask(FunctionTask):
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
         """Points (n, D), float64, of values of the parameters; errors and others as of ``SiteTask.unconstrain``."""
         if self.model.lost:
-            raise ShapeError(
-                f"{self.name}: {', '.join(self.model.lost)}: values of a unit vector do not hold its coordinates"
-            )
-        parts = []
-        for name, shape in self.sites:
-            if name not in values:
-                raise ShapeError(f"{self.name}: no values of {name}; found {', '.join(values) or 'none'}")
-            value = np.asarray(values[name], dtype=np.float64)
-            if value.shape[1:] != shape:
-                raise ShapeError(f"{self.name}: {name} has shape {value.shape}, not {('n', *shape)}")
-            parts.append(value.transpose(0, *range(len(shape), 0, -1)).reshape(len(value), -1))  # by columns
+            lost = ", ".join(self.model.lost)
+            raise ShapeError(f"{self.name}: {lost}: values of a unit vector do not hold its coordinates")
+        return super().unconstrain(values)
+
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        parts = (values[site.name].permute(0, *range(len(site.shape), 0, -1)) for site in self.sites)  # by columns
         try:
-            return torch.from_numpy(self.model.unconstrain(np.concatenate(parts, axis=1)))
+            return torch.from_numpy(
+                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy())
+            )
         except InputError as error:
             raise ShapeError(f"{self.name}: {error}") from None
 
@@ -190,32 +181,24 @@ class Starts:
 def by_name(values: NDArray[np.float64], names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     """Values (n, k) of the entries ``names``, such as ``theta.2.1``, by variable: name -> (n, ...)."""
     found, first = {}, 0
-    for name, shape in _shapes(names):
-        part = values[:, first : (first := first + math.prod(shape))]
-        found[name] = part.reshape(len(part), *shape[::-1]).transpose(0, *range(len(shape), 0, -1)).copy()  # by columns
+    for site in _shapes(names):
+        part = values[:, first : (first := first + math.prod(site.shape))]
+        part = part.reshape(len(part), *site.shape[::-1]).transpose(0, *range(len(site.shape), 0, -1))  # by columns
+        found[site.name] = part.copy()
     return found
 
 
-def _shapes(names: Sequence[str]) -> tuple[Parameter, ...]:
+def _shapes(names: Sequence[str]) -> tuple[Site, ...]:
     """Parameters with their shapes from names of their entries, as ``theta.2.1``: the last entry has the largest indices."""
     parts = [name.split(".") for name in names]
     shapes = {base: tuple(int(i) if i.isdecimal() else 1 for i in index) for base, *index in parts}
-    return tuple(Parameter(base, shape) for base, shape in shapes.items())
+    return tuple(Site(base, shape, ()) for base, shape in shapes.items())
 
 
 def _bracketed(name: str) -> str:
     """``theta[2,1]`` of ``theta.2.1``."""
     base, _, index = name.partition(".")
     return f"{base}[{index.replace('.', ',')}]" if index else base
-
-
-def _file(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"no such data file: {path}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected the data of a Stan program in JSON: {error}") from None
 
 
 def _json(origin: str | Path, text: str) -> str:

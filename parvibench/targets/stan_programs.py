@@ -10,11 +10,9 @@ import hashlib
 import io
 import os
 import re
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +27,6 @@ Array = NDArray[np.float64]
 
 #: Environment variable with compiled libraries, separated as the folders of PATH are.
 LIBRARY_VARIABLE = "PARVIBENCH_STAN_LIBRARY"
-#: A batch is split over threads where each has this much to do, s, in gradients of at least the second.
-_WORTH_A_THREAD, _WORTH_SHARING = 0.5e-3, 50e-6
 #: Of random numbers in transformed data and in generated quantities.
 _SEED = 1
 _INCLUDE = re.compile(r"""\s*\#include\s*[<"]?([^\s<>"]+)[>"]?\s*(//.*)?""")
@@ -50,6 +46,16 @@ class Program(NamedTuple):
     lines: tuple[tuple[str, int], ...]  #: the file and number there of every line
 
 
+def text_of(path: Path, kind: str, expected: str) -> str:
+    """The text of a file; ``InputError`` where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"no such {kind}: {path}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: expected {expected}: {error}") from None
+
+
 def read(path: Path) -> Program:
     """A program of a file; ``InputError`` where it or an included file, sought in its folder, cannot be read."""
     lines = list(_lines(path, path.parent, 0))
@@ -58,13 +64,7 @@ def read(path: Path) -> Program:
 
 def _lines(path: Path, folder: Path, depth: int) -> Iterator[tuple[str, str, int]]:
     """Lines with the name of their file and their number."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"no such Stan program: {path}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: expected the text of a Stan program: {error}") from None
-    for i, line in enumerate(text.splitlines(), 1):
+    for i, line in enumerate(text_of(path, "Stan program", "the text of a Stan program").splitlines(), 1):
         if (included := _INCLUDE.fullmatch(line)) is None:
             yield f"{line}\n", path.name, i
         elif depth > 9:
@@ -103,7 +103,6 @@ class StanModel:
     def __init__(self, program: Program, data: str, library: Path | None = None, *, origin: str = "the data") -> None:
         self.program, self.data, self.library = program, data, library
         self.rejection = ""  #: what the program said of the first point that it rejected
-        self._seconds = 0.0  # of a gradient
         stanli = None if library else imported_library("stanli", "stan")
         bridgestan = imported_library("bridgestan", "stan")
         options = {"seed": _SEED, "warn": False}
@@ -142,41 +141,21 @@ class StanModel:
         return self._model.param_names(include_tp=more, include_gq=more) if kind else self._model.param_unc_names()
 
     def both(self, points: Tensor, *, gradients: bool = True) -> tuple[Tensor, Tensor]:
-        """Log densities (n,) and gradients (n, D), or (0, D); -inf and NaN where the program gives none.
-
-        Large batches are split over PyTorch's number of threads; the values do not depend on it.
-        """
+        """Log densities (n,) and gradients (n, D), or (0, D); -inf and NaN where the program gives none."""
         x = _doubles(points)
         if x.shape[1:] != (self.dim,):
             raise InputError(f"{self.program.file}: points of shape {x.shape}, not (n, {self.dim})")
         values, slopes = np.empty(len(x)), np.empty((len(x) if gradients else 0, self.dim))
-        rows, function = [(x.ctypes.data, 8 * self.dim), (values.ctypes.data, 8)], self._density
+        rows, function = [(x, self.dim), (values, 1)], self._density
         if gradients:
-            rows, function = [*rows, (slopes.ctypes.data, 8 * self.dim)], self._gradient
-
-        def part(first: int, last: int) -> list[int]:
-            places = (range(at + first * size, at + last * size, size) for at, size in rows)
-            return list(map(function, *self._first, *places, repeat(None)))
-
-        used, start = self._threads(len(x)), time.perf_counter()
-        if used == 1:
-            codes = part(0, len(x))
-            if gradients and codes:
-                self._seconds = (time.perf_counter() - start) / len(x)
-        else:
-            ends = [len(x) * t // used for t in range(used + 1)]
-            with ThreadPoolExecutor(used) as pool:
-                codes = list(chain.from_iterable(pool.map(part, ends, ends[1:])))
+            rows, function = [*rows, (slopes, self.dim)], self._gradient
+        places = (range(a.ctypes.data, a.ctypes.data + 8 * k * len(x), 8 * k) for a, k in rows)
+        codes = list(map(function, *self._first, *places, repeat(None)))
         if any(codes) or not (values > -np.inf).all():
             none = np.array(codes, dtype=bool) | ~(values > -np.inf)
             values[none], slopes[none[: len(slopes)]] = -np.inf, np.nan
             self._ask(x[none])
         return torch.from_numpy(values), torch.from_numpy(slopes)
-
-    def _threads(self, n: int) -> int:
-        if self._seconds < _WORTH_SHARING:
-            return 1
-        return max(1, min(torch.get_num_threads(), n, int(n * self._seconds / _WORTH_A_THREAD)))
 
     def _ask(self, x: Array) -> None:
         """Note what the program says of the first of the points that it rejects."""

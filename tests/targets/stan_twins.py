@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -162,33 +162,34 @@ TWINS: dict[str, Density] = {
 }
 
 
-def write_posteriordb(folder: Path, names: list[str]) -> Path:
-    """A folder in posteriordb's layout with these programs; one more, `broken`, has an error."""
+class Entry(NamedTuple):
+    """A posterior for a folder in posteriordb's layout."""
+
+    code: str  #: the program
+    data: dict[str, Any] = {}
+    draws: list[dict[str, Any]] | None = None  #: chains
+
+
+def write_posteriordb(folder: Path, names: list[str], more: dict[str, Entry] | None = None) -> Path:
+    """A folder in posteriordb's layout with these programs, `broken`, which has an error, and `more`, by DATA-MODEL."""
     root = folder / "posterior_database"
-    for part in (
-        "posteriors",
-        "models/info",
-        "models/stan",
-        "data/info",
-        "data/data",
-        "reference_posteriors/draws/draws",
-    ):
-        (root / part).mkdir(parents=True)
-
-    def write(path: str, content: Any) -> None:
-        (root / path).write_text(json.dumps(content))
-
-    programs = {name: (PROGRAMS / f"{name}.stan").read_text() for name in names}
-    programs["broken"] = "parameters {\n  real mu\n}\n"
-    for name, code in programs.items():
-        entry = {"name": f"{name}-{name}", "keywords": ["own"], "model_name": name, "data_name": name}
-        write(
-            f"posteriors/{name}-{name}.json",
-            entry | {"reference_posterior_name": None, "dimensions": {"a": 1, "b": [2, 3]}},
-        )
-        implementation = {"stan": {"model_code": f"models/stan/{name}.stan"}}
-        write(f"models/info/{name}.info.json", {"name": name, "model_implementations": implementation})
-        (root / f"models/stan/{name}.stan").write_text(code)
-        write(f"data/info/{name}.info.json", {"name": name, "data_file": f"data/data/{name}.json"})
-        write(f"data/data/{name}.json", DATA.get(name, {}))
+    entries = {f"{n}-{n}": Entry((PROGRAMS / f"{n}.stan").read_text(), DATA[n]) for n in names}
+    entries |= {"broken-broken": Entry("parameters {\n  real mu\n}\n")} | (more or {})
+    for name, entry in entries.items():
+        data, _, model = name.partition("-")
+        drawn = {} if entry.draws is None else {"reference_posterior_name": name}
+        files = {
+            f"posteriors/{name}.json": {"name": name, "model_name": model, "data_name": data} | drawn,
+            f"models/info/{model}.info.json": {
+                "model_implementations": {"stan": {"model_code": f"models/stan/{model}.stan"}}
+            },
+            f"data/info/{data}.info.json": {"data_file": f"data/data/{data}.json"},
+            f"data/data/{data}.json": entry.data,
+            f"reference_posteriors/draws/draws/{name}.json": entry.draws,
+        }
+        for path, content in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(json.dumps(content))
+        (root / "models/stan").mkdir(exist_ok=True)
+        (root / f"models/stan/{model}.stan").write_text(entry.code)
     return folder

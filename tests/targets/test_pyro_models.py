@@ -138,8 +138,6 @@ def observed():
         (subsampled, r"plate 'rows' is subsampled \(10 of 100 rows\)"),
         (bounded, "the support of site 'x' depends on other sites"),
         (changing, "change from run to run"),
-        (branching, "cannot be vectorised"),
-        (masked, r"cannot be vectorised \(RuntimeError: at site 'y'"),
         (observed, "no latent sites"),
         (lambda: 1 / 0, "the model fails: ZeroDivisionError"),
     ],
@@ -149,8 +147,16 @@ def test_what_is_no_density_is_refused(model, told: str) -> None:
         pb.from_pyro(model, name="refused")
 
 
+@pytest.mark.parametrize(("model", "scales"), [(branching, (2.0, 1.0)), (masked, (1.0, 1.0))])
+def test_models_that_branch_on_values_are_called_point_by_point(model, scales: tuple[float, float]) -> None:
+    x, y = torch.tensor([[-1.0], [0.5]], dtype=torch.float64), torch.tensor(0.3, dtype=torch.float64)
+    found = pb.from_pyro(model, name="branches").target([0], "cpu", torch.float64).log_density(x[None])[0]
+    likelihood = dist.Normal(x[:, 0], torch.tensor(scales, dtype=torch.float64)).log_prob(y)
+    torch.testing.assert_close(found, dist.Normal(0.0, 1.0).log_prob(x[:, 0]) + likelihood)
+
+
 def test_observed_counts_have_pyro_s_density() -> None:
-    """PyTorch's multinomial branches on the counts, so its density is ours; zeros count nothing."""
+    """PyTorch's multinomial branches on the counts: its density is called point by point."""
     counts = torch.tensor([[0.0, 3.0, 7.0], [2.0, 0.0, 8.0]])
 
     def votes():

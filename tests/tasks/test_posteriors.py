@@ -6,6 +6,7 @@ The programs of `stan/` are written from the models' descriptions; stanli interp
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import stan_cases
 import torch
@@ -14,6 +15,7 @@ from stan_cases import NAMES, points
 from task_laws import assert_score_is_gradient
 from torch.autograd.functional import jacobian
 
+import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import ShapeError
 from parvibench.core.registry import load_task
@@ -52,7 +54,7 @@ def test_coordinates_of_simplexes_are_those_of_stan_up_to_2_36(name: str) -> Non
     assert ((found - products).abs() <= 1e-8 * (1 + score.norm(dim=1, keepdim=True))).all()
     current = [name.replace("_stick", "") for name in task.coordinates]
     draws = Draws(points(task, 4).numpy(), tuple(current))
-    with pytest.raises(ShapeError, match=r"coordinates \(simplexes by stick-breaking, as in Stan up to 2\.36\)"):
+    with pytest.raises(ShapeError, match=r"coordinates \(simplexes by stick-breaking, as in Stan up to 2\.36"):
         in_coordinates(draws, task)
     in_coordinates(replace(draws, names=task.coordinates), task)
 
@@ -113,8 +115,18 @@ def test_beta2_has_no_density_above_ten(name: str) -> None:
 
 
 def test_names_of_coordinates() -> None:
-    assert load_task("eight-schools-centered").coordinates[-3:] == ("theta[8]", "mu", "tau")
-    assert load_task("hmm-example").coordinates == ("theta1_stick[1]", "theta2_stick[1]", "mu[1]", "mu[2]")
+    """With their transforms, so that values of parameters are not taken for coordinates, as tau for its logarithm."""
+    task = load_task("eight-schools-centered")
+    assert task.coordinates[-3:] == ("theta[8]", "mu", "tau_log")
+    assert load_task("hmm-example").coordinates == (
+        "theta1_stick[1]",
+        "theta2_stick[1]",
+        "mu_ordered[1]",
+        "mu_ordered[2]",
+    )
+    draws = {"theta": np.ones((50, 8)), "mu": np.zeros(50), "tau": np.linspace(1, 5, 50)}
+    with pytest.raises(ShapeError, match=r"tau_log missing: .*unconstrained, as tau_log is log tau"):
+        pb.evaluate(draws, task="eight-schools-centered")
 
 
 @pytest.mark.parametrize("name", ["garch11", "hmm-drive", "low-dim-gauss-mix", "normal-mixture-5", "pilots"])

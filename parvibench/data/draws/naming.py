@@ -57,7 +57,9 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
     times = Counter(keys)
     if twice := [name for name, key in zip(found, keys, strict=True) if times[key] > 1]:
         raise ValueError(f"{of}: two columns of one name: {listed(twice)}")
-    told = f"the names of columns do not match: {_lists(found, wanted, of, to)}"
+    lost = [name for name in wanted if parse(name)[0] not in {base for base, _ in keys}]
+    missing = f", {listed(lost)} missing" if lost else ""
+    told = f"the names of columns do not match{missing}: {_lists(found, wanted, of, to)}"
     raise ValueError(f"{told}; rename them, or choose with --columns, in that order")
 
 

@@ -210,5 +210,6 @@ class Profile(Strict):
     tuned: Tuned | None = None
     only: Patterns | None = None  #: labels of the methods it keeps
     without: Patterns | None = None  #: labels of the methods it leaves out
+    tasks: Patterns | None = None  #: names of the tasks it keeps
     rows: Patterns | None = None  #: patterns of the rows it keeps, see ``Row.fits``
     hours: float | None = Field(None, gt=0)  #: processor hours, forecast by ``run --dry-run`` or measured

@@ -112,11 +112,12 @@ class Suite(Strict):
         if name not in self.profiles:
             raise UnknownNameError(f"profile of suite {self.name!r}", name, self.profiles)
         profile = self.profiles[name]
-        not_overrides = ("only", "without", "rows", "hours")
+        not_overrides = ("only", "without", "tasks", "rows", "hours")
         overrides = {k: v for k, v in profile if v is not None and k not in not_overrides}
         kept = {a.display for a in self.algorithms if profile.only is None or a.display in profile.only}
         kept -= set(profile.without or ())
         overrides["algorithms"] = tuple(a for a in self.algorithms if a.display in kept)
+        overrides["tasks"] = tuple(t for t in self.tasks if profile.tasks is None or t.name in profile.tasks)
         chosen = self if profile.rows is None else self.with_rows(profile.rows)
         return chosen.model_copy(update={**overrides, "profiles": {}})
 
@@ -207,7 +208,9 @@ def _labelled(suite: Suite, source: str) -> Suite:
 
 
 def _task_name(name: str) -> str:
-    return registry.load_task(name).name if registry.is_place(name) else name
+    """Its own; posteriors of posteriordb, whose files may not be here, stay places until they are run."""
+    later = name.startswith(registry.POSTERIORDB)
+    return registry.load_task(name).name if registry.is_place(name) and not later else name
 
 
 def _label(entry: AlgorithmEntry | Row) -> str:
@@ -237,6 +240,10 @@ def _check_names(suite: Suite, tree: Any, source: str) -> None:
         except InputError as error:
             first = str(error).split("\nA ")[0].split("\nKnown")[0]
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
+    tasks = [t.name for t in suite.tasks]
+    for profile, p in suite.profiles.items():
+        if unknown := [n for n in p.tasks or () if n not in tasks]:
+            problems.append(f"{source}: profiles.{profile}.tasks: no task is named {', '.join(unknown)}")
     problems += [f"{source}: {line}" for line in _unknown_labels(suite)]
     if problems:
         raise SuiteError("\n".join(problems))
@@ -284,10 +291,9 @@ def _check_varied(row: Row, titles: Collection[str]) -> None:
 
 
 def _check_task(name: str) -> None:
-    if registry.is_place(name):
-        registry.load_task(name)
-    else:
+    if not registry.is_place(name):
         _known("task", name, registry.tasks())
+    _task_name(name)
 
 
 def _check_algorithm(entry: AlgorithmEntry | Row) -> None:
