@@ -103,7 +103,7 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    more = () if as_json or quiet else [*report_api.doubts(results), results.all.headline]
+    more = () if as_json or quiet else [*report_api.doubts(results), results.headline()]
     beside = None if published is None or (quiet and not as_json) else report_api.against(results, published)
     if beside is not None and not as_json:
         _print_against(*beside)

@@ -287,6 +287,11 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
 
 
+def warnings(marks: str) -> list[str]:
+    """The marks of a row that put a result in doubt."""
+    return [mark for mark in marks.split(", ") if mark not in ("", "edge", "untuned")]
+
+
 def entry(row: Row) -> str:
     """A leaderboard's text for a row: its number with its marks, or its status where it has none."""
     if row["status"] != Status.OK:

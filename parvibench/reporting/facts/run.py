@@ -17,6 +17,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.results import interval_of as interval_of
 from parvibench.harness.store.results import median_of as median_of
 from parvibench.metrics.power import detected_alterations
+from parvibench.reporting.text import leaders
 from parvibench.statistics import FAR as FAR
 from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
 
@@ -24,6 +25,7 @@ from . import board as lb
 from . import flat_rows as flat
 from .findings import View
 from .floor_comparison import floored_of
+from .recommended import Kind, Recommendations, headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +84,26 @@ class Facts(StoredRun):
         return found
 
     @cached_property
+    def recommendations(self) -> Recommendations:
+        """All resamples by which methods are recommended."""
+        return Recommendations(self, self.board)
+
+    @cached_property
+    def recommended(self) -> dict[str, tuple[Kind, ...]]:
+        """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
+        tasks = {"": tuple(self.by_task)} | {best.where: best.tasks for best in self.all.groups}
+        found = {}
+        for part, view in self.views.items():
+            labels = list(dict.fromkeys(view.board.loc[~view.board["anchor"].astype(bool), "label"]))
+            found[part] = tuple(self.recommendations.of(where, names, labels) for where, names in tasks.items() if names)
+        return found
+
+    def headline(self, part: str = "") -> str:
+        """What to use, by number and name; ``part`` of the views; empty where nothing was requested."""
+        kind = headline(self.recommended[part])
+        return "" if kind is None else leaders.recommended(kind)
+
+    @cached_property
     def kinds(self) -> dict[str, str]:
         """Label -> kind of the method."""
         return lb.method_kinds(self)
@@ -132,7 +154,8 @@ class Facts(StoredRun):
 
     def values(self) -> pd.DataFrame:
         """All facts of cells as one flat table, as of ``cells.values``."""
-        return flat.values(self, {kind: view.board for kind, view in self.views.items()})
+        boards = {kind: view.board for kind, view in self.views.items()}
+        return flat.values(self, boards, self.recommendations.reached)
 
     def write_values(self, file: Path) -> None:
         """Write ``values`` as Parquet."""

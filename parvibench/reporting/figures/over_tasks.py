@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from parvibench.reporting.facts.courses import FACTOR, NATS, profiles
+from parvibench.reporting.facts.courses import profiles
+from parvibench.reporting.facts.recommended import FACTOR, NATS
 from parvibench.reporting.facts.run import AXES, Facts
 from parvibench.reporting.formatting import number
 from parvibench.reporting.text import captions
