@@ -10,7 +10,6 @@ from scipy import stats
 from parvibench import statistics
 from parvibench.core.reference import Reference
 from parvibench.reporting.facts import board as leaderboard
-from parvibench.reporting.facts import findings as winners
 from parvibench.reporting.facts import floor_comparison
 from parvibench.reporting.facts.findings import View
 from parvibench.reporting.page.report_files import write_report
@@ -66,7 +65,6 @@ def test_the_best_are_those_that_no_other_beats(findings, final):
             assert set(best.members) == {m for i, m in enumerate(METHODS) if (best.where, i) not in worse}
             assert {"svgd", "ula"} >= set(best.members) > set()
             assert set(best.rows["pairs"]) == {6 * len(tasks)}
-    assert findings.whole.on.keys() <= {"svgd", "ula"}
 
 
 def test_the_table_shows_the_sets_and_their_cost(findings):
@@ -144,7 +142,6 @@ def test_lost_replicates_are_said_and_many_of_them_rank_last(tmp_path):
     assert rows.loc[["m0", "late"], "rank"].tolist() == [24, 25]
     assert found.board["rank"].is_monotonic_increasing
     assert rows.loc["m1", "best"]
-    assert winners._warnings([rows.loc["m1", "marks"]] * 2, 2) == "lost replicates on 2"
     assert not sentences.false_sentences(tmp_path / "page")
 
 

@@ -326,7 +326,9 @@ class Board:
             for key, spent, own in zip(keys, mine["score_evaluations"], middles <= limit, strict=True):
                 times = np.nan_to_num(np.array(self.reached.get(key, [math.nan] * n), dtype=float)[:n], nan=spent)
                 times_near[key[1]] = times_near.get(key[1], 0) + own
-                cost.setdefault(key[1], []).append(np.log(np.append(middle(times[draws]), middle(times))))
+                cost.setdefault(key[1], []).append(
+                    np.log(np.fmax(np.append(middle(times[draws]), middle(times)), 1e-9))
+                )
         times_near = {label: n for label, n in times_near.items() if label in labels}
         cost = {label: np.mean(logs, axis=0) for label, logs in cost.items()}
         least = {label: sorted(n)[50] for label, n in times_near.items()}
@@ -384,7 +386,9 @@ class Sentences:
         cells["n"] = cells["replicates"].map(lambda ids: len(json.loads(ids)))
         self.cells = cells
         of_cell = list(first.groupby(["task", "label"], sort=False))
-        self.values, self.reached = ({key: v[c].astype(float).tolist() for key, v in of_cell} for c in ("value", "reached"))
+        self.values, self.reached = (
+            {key: v[c].astype(float).tolist() for key, v in of_cell} for c in ("value", "reached")
+        )
         self._boards: dict[str, Board] = {}
 
     def board(self, kind: str = "") -> Board:
@@ -393,7 +397,9 @@ class Sentences:
             tuned = self.cells["label"].isin(self.cells.loc[self.cells["step_origin"] == "tuned", "label"])
             divisions = tuned.map({True: "tuned", False: "self-tuning"})
             shown = (self.cells["label"].map(kinds) == kind) | (divisions == kind) if kind else True
-            self._boards[kind] = Board(self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values, self.reached)
+            self._boards[kind] = Board(
+                self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values, self.reached
+            )
         return self._boards[kind]
 
     @cached_property

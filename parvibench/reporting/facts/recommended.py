@@ -28,6 +28,8 @@ from . import board as lb
 #: Factor of the lowest final median within which a method is near; of log likelihoods, nats above it.
 FACTOR, NATS = 1.5, 0.1
 RESAMPLES, SURE = 1000, 0.95
+#: Score evaluations of a method that spends none, which have a logarithm.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ class Recommendations:
         costs = []
         for row, cell in zip(rows, own, strict=True):
             times = self.reached.get((row["task"], row["label"]), np.full(n, math.inf))[:n]
-            costs.append(np.log(_medians(np.where(np.isfinite(times), times, cell.score_evaluations), drawn)))
+            spent = np.where(np.isfinite(times), times, cell.score_evaluations)
+            costs.append(np.log(np.maximum(_medians(spent, drawn), _LEAST)))
         labels = [str(row["label"]) for row in rows]
         return _Task(*(dict(zip(labels, found, strict=True)) for found in (is_near, costs, rows)))
 
@@ -150,11 +153,15 @@ class Recommendations:
         agreed = counts[methods[0].label] >= most if methods else np.ones(RESAMPLES, bool)
         methods = [m for m in methods if (agreed & (counts[m.label] >= most)).mean() >= SURE]
         if dearer := len(methods) > 1:
-            first, second = (np.mean([t.cost[m.label] for t in known if m.label in t.cost], axis=0) for m in methods[:2])
+            first, second = (
+                np.mean([t.cost[m.label] for t in known if m.label in t.cost], axis=0) for m in methods[:2]
+            )
             dearer = bool((agreed & (counts[methods[1].label] >= most) & (first < second)[:-1]).mean() >= SURE)
         wanted = most or len(tasks) // 2 + 1
         shares = {label: float((n >= wanted).mean()) for label, n in counts.items() if sure[label] < wanted}
-        unsettled = sorted((label for label, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k))
+        unsettled = sorted(
+            (label for label, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k)
+        )
         units = {lb.unit(row) for t in known for row in t.rows.values()}
         return Kind(where, tuple(tasks), units.pop() if len(units) == 1 else "", tuple(methods), tuple(unsettled), dearer)  # fmt: skip
 

@@ -95,7 +95,9 @@ class Facts(StoredRun):
         found = {}
         for part, view in self.views.items():
             labels = list(dict.fromkeys(view.board.loc[~view.board["anchor"].astype(bool), "label"]))
-            found[part] = tuple(self.recommendations.of(where, names, labels) for where, names in tasks.items() if names)
+            found[part] = tuple(
+                self.recommendations.of(where, names, labels) for where, names in tasks.items() if names
+            )
         return found
 
     def headline(self, part: str = "") -> str:

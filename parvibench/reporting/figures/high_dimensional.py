@@ -11,7 +11,7 @@ from parvibench.core.reference import Reference
 from parvibench.reporting.facts.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Drawing, Picture, TaskCells, long_form, short, slug
+from .figure import GREY, Drawing, LabelStyle, Picture, TaskCells, long_form, short, slug
 from .panels import Panels, Points
 from .plots import WIDE, bitmap, plotted, theme
 from .vector import INK
@@ -114,7 +114,8 @@ def _paths(shown: TaskCells, clouds: Mapping[str, Points], exact: Points) -> Dra
         for label, points in {"reference": exact, **clouds}.items():
             mean, (low, high) = points.mean(0), np.quantile(points, [0.025, 0.975], axis=0)
             colour = shown.styles[label].colour if label in clouds else INK
-            plot.axes.plot(time, mean, color=colour, linewidth=1.4, label=short(label))
+            plot.axes.plot(time, mean, color=colour, linewidth=1.4)
+            plot.name(label, mean[-1], LabelStyle(colour, ""))
             if label in clouds:
                 plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
             else:

@@ -52,7 +52,13 @@ class Summary:
 def kind_in_short(kind: Kind) -> dict[str, Any]:
     """What to use for a kind of target, as a summary holds it; ``sure`` orders the same kind of several boards."""
     methods = [
-        [leaders.warned(m), " ".join(filter(None, [leaders.nearness(m, kind), leaders.on_how_many(m, kind)])), m.cost]
+        [
+            leaders.warned(m),
+            " ".join(
+                filter(None, [leaders.nearness(m, kind), "" if kind.on_every_task else leaders.on_how_many(m, kind)])
+            ),
+            m.cost,
+        ]
         for m in kind.methods[:MOST_NAMED]
     ]
     sure = [bool(methods) and not kind.methods[0].warnings, kind.on_every_task, len(kind.tasks)]
@@ -96,5 +102,7 @@ def write_index(folder: Path) -> Path:
     style, text = ((templates / file).read_text(encoding="utf-8") for file in ("page.css", "reports.html.j2"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(text)
     page = folder / "index.html"
-    page.write_text(template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style)), encoding="utf-8")
+    page.write_text(
+        template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style)), encoding="utf-8"
+    )
     return page

@@ -18,7 +18,7 @@ from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
 from parvibench.reporting.figures.density_scatter import particles, trajectories
-from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells
+from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
 from parvibench.reporting.figures.high_dimensional import marginals
 from parvibench.reporting.figures.predictive_intervals import predictions
 from parvibench.reporting.formatting import interval
@@ -97,7 +97,8 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
 def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -> Iterator[Drawing]:
     """A task's figures, each drawn when it is reached: the ``MAX_LINES`` best methods and the anchors."""
     best, anchors = rows.loc[rows["rank"].notna(), "label"], rows.loc[rows["anchor"], "label"]
-    shown = TaskCells(facts, task, styles, [*map(str, best.head(MAX_LINES)), *map(str, anchors)])
+    labels = [*map(str, best.head(MAX_LINES)), *map(str, anchors)]
+    shown = TaskCells(facts, task, distinct(styles, labels), labels)
     metric, samples = str(rows["metric"].iloc[0]), int(rows["samples"].max())
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     for m in dict.fromkeys([metric, "rmse", *plane]):

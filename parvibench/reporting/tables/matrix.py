@@ -39,7 +39,7 @@ def leaderboard(facts: Facts) -> Table:
         rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
-        cost = numeric(float(np.mean(costs)) if costs else None)
+        cost = whole(float(np.mean(costs)) if costs else math.nan)
         head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, count, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=facts.kinds[label]))
     return Table("leaderboard", tuple(columns), tuple(body))

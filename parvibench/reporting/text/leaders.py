@@ -93,7 +93,11 @@ def recommended(kind: Kind) -> str:
     text = f"{over}, {warned(first)} {_near(first, kind)}, with {first.cost:,.0f} score evaluations"
     if others:
         text += f"; {warned(others[0])} "
-        text += f"needs {number(others[0].cost / first.cost)} times as many" if kind.dearer else f"{_near(others[0], kind)}, and which needs fewer is not settled"
+        text += (
+            f"needs {number(others[0].cost / first.cost)} times as many"
+            if kind.dearer
+            else f"{_near(others[0], kind)}, and which needs fewer is not settled"
+        )
     return f"{text}.{caveat(kind.unit)}"
 
 
