@@ -227,8 +227,6 @@ def test_what_is_said_follows_the_filters(opened, out):
     chains = board[(board["kind"] == "chains") & board["rank"].notna() & (board["status"] == "ok")]
     for task, rows in chains.groupby("task"):
         first = rows.sort_values("rank")["label"].iloc[0]  # the other chain has no finite median
-        row = opened.locator("#winners tbody tr:visible", has=opened.get_by_text(task, exact=True)).first
-        assert row.locator("td").first.inner_text().strip() == first
         section = opened.locator("section.task", has=opened.locator("h2", has_text=task)).first
         best = section.locator("table").first.locator("tbody tr:not([hidden])", has_text="yes")
         assert best.locator("th").text_content().strip() == first  # one row

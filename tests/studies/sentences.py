@@ -354,14 +354,6 @@ class Board:
         numbered = bool(floors.all()) or (len(tasks) == 1 and len(primary) == 1)
         return Use(group, tasks, most, best, unsettled, bool(dearer), numbered)
 
-    def method(self, label: str, group: str) -> Slots:
-        rows = self.cells[(self.cells["label"] == label) & (self.cells["group"] == group) & self.cells["ranked"]]
-        best, exact = (
-            list(rows.loc[rows["best"], "task"]),
-            list(rows.loc[rows["verdict"] == "indistinguishable", "task"]),
-        )
-        return Slots([three(rows["rank"].mean()), *best, *exact], {group, str(len(rows))})
-
 
 def words(marks: str) -> list[str]:
     """The warnings among marks."""
@@ -427,7 +419,6 @@ class Sentences:
             "kind": lambda group, part: self.use(group, part).sentence,
             "use": lambda group, part: self.use(group, part).row(),
             "task": lambda task, kind: self.board(kind).task(task),
-            "method": lambda label, group: self.board().method(label, group),
             "protocol": self.protocol,
             "counts": self.counts,
             "steps": lambda: self.steps[0],

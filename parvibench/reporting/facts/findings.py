@@ -1,8 +1,4 @@
-"""The methods among the best of a task or of a kind of targets. Medians alone decide nothing.
-
-See ``board.table`` for who is among the best of a task; among the best of several tasks are those that are on every
-one of them.
-"""
+"""The methods among the best of every task, as of ``board.table``. Medians alone decide nothing."""
 
 from __future__ import annotations
 
@@ -26,21 +22,17 @@ Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Best:
-    """The methods that no other method significantly beats on a task, or on several."""
+    """The methods that no other method significantly beats on a task."""
 
-    where: str  #: task or kind of target
-    tasks: tuple[str, ...]  #: the tasks covered
-    on: Mapping[
-        str, int
-    ]  #: method -> number of tasks on which it is among the best, most first; at equal numbers by rank
-    compared: int  #: methods with a finite result on one of the tasks
-    beaten: int  #: on one task, methods significantly worse than another
-    rows: pd.DataFrame  #: of the board: of these tasks and of the methods of ``on``, where they are among the best
+    where: str  #: the task
+    compared: int  #: methods with a finite result
+    beaten: int  #: methods significantly worse than another
+    rows: pd.DataFrame  #: of the board: of these methods, lowest rank first
 
     @property
     def members(self) -> list[str]:
-        """Methods that are among the best on every one of the tasks."""
-        return [label for label, n in self.on.items() if n == len(self.tasks)]
+        """Their labels."""
+        return [str(label) for label in self.rows["label"]]
 
     @property
     def sentence(self) -> str:
@@ -60,14 +52,13 @@ class View:
     board: pd.DataFrame  #: of ``board.table``
     scores: Scores  #: of ``board.scores``
     tasks: tuple[Best, ...]  #: of every task, in the order of the run
-    groups: tuple[Best, ...]  #: of every kind of target
 
     @classmethod
     def of(cls, results: StoredRun, measured: lb.Measured | None = None) -> View:
         """Run all tests; ``measured`` as in ``board.table``."""
         board = lb.table(results, measured)
-        tasks, groups = ([_best(str(v), rows) for v, rows in board.groupby(c, sort=False)] for c in ("task", "group"))
-        return cls(board, lb.scores(results, board), tuple(tasks), tuple(groups))
+        tasks = tuple(_best(str(task), rows) for task, rows in board.groupby("task", sort=False))
+        return cls(board, lb.scores(results, board), tasks)
 
     @cached_property
     def ranks(self) -> pd.DataFrame:
@@ -95,13 +86,8 @@ def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
 
 
 def _best(where: str, board: pd.DataFrame) -> Best:
-    rows = board[board["best"].astype(bool)]
-    by_label = rows.groupby("label")["rank"].agg(["count", "mean"])
-    order = by_label.sort_values(["count", "mean"], ascending=[False, True], kind="stable")["count"]
-    on = {str(label): int(n) for label, n in order.items()}
-    compared = board[lb.competing(board)]["label"].nunique()
-    tasks, beaten = tuple(str(t) for t in board["task"].unique()), int(board["beaten"].sum())
-    return Best(where, tasks, on, compared, beaten, rows)
+    rows = board[board["best"].astype(bool)].sort_values("rank", kind="stable")
+    return Best(where, int(lb.competing(board).sum()), int(board["beaten"].sum()), rows)
 
 
 def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:

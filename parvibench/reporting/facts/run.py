@@ -91,7 +91,8 @@ class Facts(StoredRun):
     @cached_property
     def recommended(self) -> dict[str, tuple[Kind, ...]]:
         """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
-        tasks = {"": tuple(self.by_task)} | {best.where: best.tasks for best in self.all.groups}
+        groups = self.board.drop_duplicates("task").groupby("group", sort=False)["task"]
+        tasks = {"": tuple(self.by_task)} | {str(group): tuple(names) for group, names in groups}
         found = {}
         for part, view in self.views.items():
             labels = list(dict.fromkeys(view.board.loc[~view.board["anchor"].astype(bool), "label"]))

@@ -112,7 +112,7 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
             text = f'<a href="#{escape(link)}">{text}</a>'
         return (
             f"<{tag}{attribute('class', classes)}{attribute('data-group', column.group)}{key}{attribute('data-own', own)}"
-            f"{attribute('title', entry.help)}{attribute('data-title', column.title if look == 'winners' else '')}>{text}"
+            f"{attribute('title', entry.help)}>{text}"
             + (f" <small>{escape(_cut(entry.note))}</small>" if entry.note else "")
         )
 
