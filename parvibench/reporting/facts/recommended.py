@@ -140,30 +140,21 @@ class Recommendations:
 
     def of(self, where: str, tasks: Sequence[str], labels: Iterable[str]) -> Kind:
         """What to use of some methods for the tasks of a kind; near the best of all methods."""
-        known = [found for task in tasks if (found := self._tasks.get(task))]
-        counts = {label: sum(t.near[label].astype(int) for t in known if label in t.near) for label in labels}
-        counts = {label: n for label, n in counts.items() if not isinstance(n, int)}  # with a result on some task
+        known = [self._tasks[task] for task in tasks if task in self._tasks]
+        counts = _counts(known, labels)
         sure = {label: int(np.sort(n)[math.floor((1 - SURE) * RESAMPLES)]) for label, n in counts.items()}
         most = max(sure.values(), default=0)
-        if 2 * most <= len(tasks):
-            most = 0
+        most = most if 2 * most > len(tasks) else 0
         found = [self._method(label, most, known) for label, n in sure.items() if n == most > 0]
         clean = [method for method in found if not method.warnings]
         methods = sorted(clean or found, key=lambda m: (m.cost, m.result, m.label))
-        agreed = counts[methods[0].label] >= most if methods else np.ones(RESAMPLES, bool)
-        methods = [m for m in methods if (agreed & (counts[m.label] >= most)).mean() >= SURE]
-        if dearer := len(methods) > 1:
-            first, second = (
-                np.mean([t.cost[m.label] for t in known if m.label in t.cost], axis=0) for m in methods[:2]
-            )
-            dearer = bool((agreed & (counts[methods[1].label] >= most) & (first < second)[:-1]).mean() >= SURE)
+        agreed = {m.label: (counts[methods[0].label] >= most) & (counts[m.label] >= most) for m in methods}
+        methods = [m for m in methods if agreed[m.label].mean() >= SURE]
         wanted = most or len(tasks) // 2 + 1
         shares = {label: float((n >= wanted).mean()) for label, n in counts.items() if sure[label] < wanted}
-        unsettled = sorted(
-            (label for label, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k)
-        )
-        units = {lb.unit(row) for t in known for row in t.rows.values()}
-        return Kind(where, tuple(tasks), units.pop() if len(units) == 1 else "", tuple(methods), tuple(unsettled), dearer)  # fmt: skip
+        unsettled = sorted((k for k, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k))
+        dearer = len(methods) > 1 and _dearer(known, methods[0].label, methods[1].label, agreed[methods[1].label])
+        return Kind(where, tuple(tasks), _unit(known), tuple(methods), tuple(unsettled), dearer)
 
     def _method(self, label: str, most: int, known: Sequence[_Task]) -> Recommended:
         rows = [t.rows[label] for t in known if label in t.rows]
@@ -171,6 +162,24 @@ class Recommendations:
         cost = math.exp(np.mean([t.cost[label][-1] for t in known if label in t.cost]))
         words = dict.fromkeys(w for row in rows for w in lb.warnings(row["marks"]))
         return Recommended(label, most, shown[most - 1], cost, tuple(words))
+
+
+def _counts(known: Sequence[_Task], labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:
+    """Label -> on how many of the tasks it is near, by resample; without methods that have no result."""
+    near = {label: [t.near[label] for t in known if label in t.near] for label in labels}
+    return {label: np.sum(own, axis=0) for label, own in near.items() if own}
+
+
+def _unit(known: Sequence[_Task]) -> str:
+    """The unit of all results; empty where there are several."""
+    units = {lb.unit(row) for t in known for row in t.rows.values()}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _dearer(known: Sequence[_Task], first: str, second: str, agreed: NDArray[np.bool_]) -> bool:
+    """Whether the second method needs more in ``SURE`` of the resamples, in which both are near."""
+    a, b = (np.mean([t.cost[label] for t in known if label in t.cost], axis=0)[:-1] for label in (first, second))
+    return bool((agreed & (a < b)).mean() >= SURE)
 
 
 def _medians(values: NDArray[np.float64], drawn: NDArray[np.intp]) -> NDArray[np.float64]:
