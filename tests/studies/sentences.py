@@ -368,6 +368,7 @@ class Sentences:
         self.about = self.rows.attrs
         cells = self.rows.drop_duplicates(["task", "label"]).reset_index(drop=True)
         first = self.rows[self.rows["primary"].fillna(False).astype(bool)]
+        first = first.assign(reached=first.get("reached", math.nan))  # not in files of an older form
         of_task = first.drop_duplicates("task").set_index("task")
         floors = first.drop_duplicates(["task", "label"]).set_index(["task", "label"])["floor"]
         keys = pd.MultiIndex.from_frame(cells[["task", "label"]])
@@ -430,7 +431,10 @@ class Sentences:
 
     def use(self, group: str, part: str = "") -> Use:
         shown = self.board(part).cells
-        return self.board().use(group, set(shown.loc[~shown["anchor"].astype(bool), "label"]))
+        warm = set(
+            self.cells.loc[self.cells["start"] == "warm", "label"]
+        )  # at a reference draw: nothing that a user has
+        return self.board().use(group, set(shown.loc[~shown["anchor"].astype(bool), "label"]) - warm)
 
     def headline(self, part: str = "") -> Use:
         """Of a kind of target with a method: without warnings, on every task, of most tasks."""

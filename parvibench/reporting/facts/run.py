@@ -93,9 +93,13 @@ class Facts(StoredRun):
         """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
         groups = self.board.drop_duplicates("task").groupby("group", sort=False)["task"]
         tasks = {"": tuple(self.by_task)} | {str(group): tuple(names) for group, names in groups}
-        found = {}
+        found, warm = (
+            {},
+            {c.label for c in self.cells if c.start == "warm"},
+        )  # at a reference draw, which users have not
         for part, view in self.views.items():
-            labels = list(dict.fromkeys(view.board.loc[~view.board["anchor"].astype(bool), "label"]))
+            methods = view.board.loc[~view.board["anchor"].astype(bool), "label"]
+            labels = [label for label in dict.fromkeys(methods) if label not in warm]
             found[part] = tuple(
                 self.recommendations.of(where, names, labels) for where, names in tasks.items() if names
             )

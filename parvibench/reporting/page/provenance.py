@@ -114,7 +114,8 @@ def protocol(facts: Facts) -> str:
     usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
     passes = [n for n in usual if n is not None and n < 0.999 * limit]
     names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
-    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes)
+    others = bool(facts.board["marks"].str.contains(marks.MORE, regex=False).any())
+    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes, others=others)
 
 
 def _converged(board: pd.DataFrame) -> str:

@@ -17,8 +17,8 @@ _FILE = "summary.json"
 MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
 _FIRST = (
-    "posteriors",
     "models",
+    "posteriors",
     "multimodal",
     "toy",
     "uci-posterior",
