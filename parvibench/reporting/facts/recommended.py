@@ -122,7 +122,7 @@ class Recommendations:
         rows = self.board[lb.competing(self.board)]
         return {str(task): self._resampled(mine.to_dict("records"), cells) for task, mine in rows.groupby("task", sort=False)}  # fmt: skip
 
-    def _resampled(self, rows: list[lb.Row], cells: Mapping[tuple[str, str], CellRecord]) -> _Task:
+    def _resampled(self, rows: Sequence[lb.Row], cells: Mapping[tuple[str, str], CellRecord]) -> _Task:
         metric, own = rows[0]["metric"], [cells[row["task"], row["label"]] for row in rows]
         n = min(len(c.values[metric]) for c in own)  # the replicates that all methods have
         sign = -1 if lb.higher_is_better(metric) else 1

@@ -128,7 +128,7 @@ class Plot:
             [axes.transData.transform((low, level)) for level, *_ in self._ends]
         )
         gap = 0.155 / (height * axes.get_position().height)
-        across = {"transform": axes.transAxes, "clip_on": False}
+        across: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
         for i, y in _apart(places[:, 1], gap):
             _, label, (colour, marker, line) = self._ends[i]
             said = axes.text(1.07, y, short(label), va="center", fontsize=8, **across)
