@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from parvibench.core.result import CellRecord
 from parvibench.harness.marks.convergence import LOG_SCALE
 from parvibench.harness.store.results import StoredRun, metric_values
+from parvibench.reporting.text.leaders import Kind, Recommended
 from parvibench.statistics import hitting_times
 
 from . import board as lb
@@ -30,34 +31,6 @@ FACTOR, NATS = 1.5, 0.1
 RESAMPLES, SURE = 1000, 0.95
 #: Score evaluations of a method that spends none, which have a logarithm.
 _LEAST = 1e-9
-
-
-@dataclass(frozen=True)
-class Recommended:
-    """A method that is near the best on most tasks of a kind of target."""
-
-    label: str
-    tasks: int  #: on so many of the tasks at least
-    result: float  #: the largest on the so many tasks where it is lowest, as a leaderboard shows it
-    cost: float  #: score evaluations until it is near, or in all, of the median replicate; geometric mean over tasks
-    warnings: tuple[str, ...]  #: on some task of the kind
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What to use for a kind of target."""
-
-    where: str  #: kind of target, or empty for all tasks
-    tasks: tuple[str, ...]
-    unit: str  #: of the results; empty where tasks have several metrics
-    methods: tuple[Recommended, ...]  #: empty where none is settled
-    unsettled: tuple[str, ...]  #: methods that would be among these in some resamples, and are not in others
-    dearer: bool  #: whether the second method needs more score evaluations than the first, in ``SURE`` of the resamples
-
-    @property
-    def on_every_task(self) -> bool:
-        """Whether the methods are near on every task."""
-        return bool(self.methods) and self.methods[0].tasks == len(self.tasks)
 
 
 def near(lowest: NDArray[np.float64], floor: float, metric: str) -> NDArray[np.float64]:

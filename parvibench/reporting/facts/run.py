@@ -25,7 +25,7 @@ from . import board as lb
 from . import flat_rows as flat
 from .findings import View
 from .floor_comparison import floored_of
-from .recommended import Kind, Recommendations, headline
+from .recommended import Recommendations, headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ class Facts(StoredRun):
         return Recommendations(self, self.board)
 
     @cached_property
-    def recommended(self) -> dict[str, tuple[Kind, ...]]:
+    def recommended(self) -> dict[str, tuple[leaders.Kind, ...]]:
         """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
         groups = self.board.drop_duplicates("task").groupby("group", sort=False)["task"]
         tasks = {"": tuple(self.by_task)} | {str(group): tuple(names) for group, names in groups}

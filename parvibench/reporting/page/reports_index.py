@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core.errors import InputError
-from parvibench.reporting.facts.recommended import Kind
 from parvibench.reporting.formatting import named
 from parvibench.reporting.text import leaders
 
@@ -49,7 +48,7 @@ class Summary:
         (folder / _FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
 
 
-def kind_in_short(kind: Kind) -> dict[str, Any]:
+def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
     """What to use for a kind of target, as a summary holds it; ``sure`` orders the same kind of several boards."""
     methods = [
         [

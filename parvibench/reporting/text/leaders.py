@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from parvibench.reporting.formatting import count, interval, join, name, named, number
-
-if TYPE_CHECKING:
-    from parvibench.reporting.facts.recommended import Kind, Recommended
 
 #: Most methods that a sentence names.
 _NAMED, _FEW = 6, 3
@@ -43,6 +40,34 @@ _IN_SHORT = {
 }  # fmt: skip
 _TESTED = " ({tests}, Holm over {pairs}, 5%)"
 _FAR = "than exact draws, with over five times the medians of the methods that pass for them"
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """A method that is near the best on most tasks of a kind of target."""
+
+    label: str
+    tasks: int  #: on so many of the tasks at least
+    result: float  #: the largest on the so many tasks where it is lowest, as a leaderboard shows it
+    cost: float  #: score evaluations until it is near, or in all, of the median replicate; geometric mean over tasks
+    warnings: tuple[str, ...]  #: on some task of the kind
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What to use for a kind of target."""
+
+    where: str  #: kind of target, or empty for all tasks
+    tasks: tuple[str, ...]
+    unit: str  #: of the results; empty where tasks have several metrics
+    methods: tuple[Recommended, ...]  #: empty where none is settled
+    unsettled: tuple[str, ...]  #: methods that would be among these in some resamples, and are not in others
+    dearer: bool  #: whether the second method needs more score evaluations than the first, in 95% of the resamples
+
+    @property
+    def on_every_task(self) -> bool:
+        """Whether the methods are near on every task."""
+        return bool(self.methods) and self.methods[0].tasks == len(self.tasks)
 
 
 def caveat(unit: str) -> str:
