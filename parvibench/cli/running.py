@@ -100,7 +100,7 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    more = () if as_json or quiet else [*report_api.doubts(results), results.all.headline]
+    more = () if as_json or quiet else [*report_api.doubts(results), results.headline()]
     document: dict[str, Any] = {}
     if published is not None and (as_json or not quiet):
         board, sentences = report_api.against(results, published)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,12 @@ def name(text: str) -> str:
     """A name for a sentence: printable, at most 80 characters."""
     plain = "".join(c for c in text if c.isprintable()) or "(no name)"
     return plain if len(plain) <= _MAX_NAME else f"{plain[: _MAX_NAME - 1]}…"
+
+
+def day(moment: str) -> str:
+    """The day of an ISO date and time, ``27 November 2026``."""
+    found = datetime.fromisoformat(moment)
+    return f"{found.day} {found:%B %Y}"
 
 
 def count(n: int, what: str) -> str:

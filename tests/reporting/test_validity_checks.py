@@ -1,5 +1,7 @@
 """What a page says of equal budgets and starts follows from its cells, whatever they are."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,6 @@ from scipy import stats
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.page import provenance
-from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
@@ -28,35 +29,16 @@ def cell(label, algorithm=None, scale=1.0, seed=0, calls=1.0, **changes):
     return with_values(make_record(label, "banana", algorithm or label, label=label, **changes), curve), curve, None
 
 
-def test_equal_terms_are_only_said_of_what_is_equal(tmp_path):
-    same = write_store(tmp_path / "same", [cell("ula", start="task"), cell("svgd", start="task")])
-    said = provenance.equal_terms(same)
-    assert "All methods of a task had the same budget." in said
-    assert "All methods started at the task's initial points" in said
-    odd = [
-        cell("ula", start="task"),
-        cell("mala", start="task"),
-        cell("srld", particles=1, start="task"),
-        cell("ksivi", start="own", budget={"iterations": 90}),
-    ]
-    said = provenance.equal_terms(write_store(tmp_path / "odd", odd))
-    assert "the same budget, except ksivi." in said
-    assert "the same number of particles or chains, except srld." in said
-    assert "started at its initial points, except ksivi (own initial points)" in said
-    assert "All methods started" not in said
+def test_methods_with_other_conditions_are_named_and_no_others(tmp_path):
+    labels = {"ula", "svgd", "mala", "srld", "ksivi"}
 
+    def named(*cells):
+        said = provenance.equal_terms(write_store(tmp_path / str(len(cells)), cells))
+        return set(re.findall(r"[\w-]+", said)) & labels
 
-def test_old_records_say_nothing_of_their_start(tmp_path):
-    assert "start" not in provenance.equal_terms(write_store(tmp_path, [cell("ula"), cell("svgd")]))
-
-
-def test_the_page_has_five_validity_checks(tmp_path):
-    results = write_store(tmp_path, [cell("ula", start="task"), cell("ksivi", kind="generator", start="own")])
-    page = write_report(results, tmp_path / "page").read_text()
-    for check in ("Equal conditions", "Tuning", "Convergence", "Best methods", "Cost"):
-        assert f"<dt>{check}</dt>" in page
-    assert "All methods had the same budget, initial points and data" not in page
-    assert "At equal sequential steps" in page
+    assert named(cell("ula", start="task"), cell("svgd", start="task")) == set()
+    odd = cell("srld", particles=1, start="task"), cell("ksivi", start="own", budget={"iterations": 90})
+    assert named(cell("ula", start="task"), cell("mala", start="task"), *odd) == {"srld", "ksivi"}
 
 
 def entries(table):

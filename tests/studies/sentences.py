@@ -35,20 +35,21 @@ class Spans(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.found: dict[str, str] = {}
-        self._open = ""
+        self._open, self._tag = "", ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if name := dict(attrs).get("data-s"):
-            self._open = name
+            self._open, self._tag = name, tag
             self.found[name] = ""
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            self.found[self._open] += data
+            self.found[self._open] += f"{data} " if self._tag != "span" else data
 
     def handle_endtag(self, tag: str) -> None:
-        self._open = ""
+        if tag == self._tag:
+            self._open = ""
 
 
 def three(x: float) -> str:
@@ -147,12 +148,55 @@ def loses_more(lost: np.ndarray) -> list[float]:
     return found
 
 
+def middle(x: np.ndarray) -> np.ndarray:
+    """Medians over the last axis."""
+    x, n = np.sort(x, axis=-1), x.shape[-1]
+    return (x[..., (n - 1) // 2] + x[..., n // 2]) / 2
+
+
+@dataclass
+class Use:
+    """What to use for a kind of target: methods as (has marks, log cost, result, label, marks), the cheapest first."""
+
+    group: str
+    tasks: list[str]
+    most: int
+    best: list[tuple[bool, float, float, str, list[str]]]
+    unsettled: list[str]
+    dearer: bool
+    numbered: bool
+
+    @property
+    def allowed(self) -> set[str]:
+        return {self.group, *(self.tasks if len(self.tasks) == 1 else ()), str(len(self.tasks)), str(self.most)}
+
+    def named(self, method: tuple[bool, float, float, str, list[str]], *, cost: bool) -> list[str]:
+        _, spent, result, label, marks = method
+        return [label, *marks, *[three(result)] * self.numbered, *[f"{math.exp(spent):,.0f}"] * cost]
+
+    @property
+    def sentence(self) -> Slots:
+        if not self.best:
+            return Slots(first_of(self.unsettled, 3), self.allowed)
+        needed = self.named(self.best[0], cost=True)
+        if len(self.best) > 1 and self.dearer:
+            needed += [self.best[1][3], *self.best[1][4], three(math.exp(self.best[1][1] - self.best[0][1]))]
+        elif len(self.best) > 1:
+            needed += self.named(self.best[1], cost=False)
+        return Slots(needed, self.allowed)
+
+    def row(self, *, unsettled: bool = True) -> Slots:
+        needed = [part for method in self.best[:3] for part in self.named(method, cost=True)]
+        return Slots(needed + (first_of(self.unsettled, 2) if unsettled else []), self.allowed)
+
+
 @dataclass
 class Board:
     """One row per cell, with rank and place among the best, of all methods or of one kind."""
 
     cells: pd.DataFrame
     values: dict[tuple[str, str], list[float]]
+    reached: dict[tuple[str, str], list[float]]
 
     def __post_init__(self) -> None:
         c = self.cells
@@ -262,36 +306,53 @@ class Board:
         ]
         return Slots(needed, {task, *rows["group"], *map(str, counts)})
 
-    def several(self, group: str) -> Slots:
+    def use(self, group: str, labels: set[str]) -> Use:
+        """What to use of some methods: near the best of this board's methods, whichever replicates are drawn again."""
         rows = self.cells[self.cells["group"] == group] if group else self.cells
         tasks = list(dict.fromkeys(rows["task"]))
-        if len(tasks) == 1:
-            return self.task(tasks[0])
-        best = rows[rows["best"]]
-        allowed = {group, str(len(tasks)), str(rows.loc[rows["finite"], "label"].nunique())}
-        if not len(best):
-            return Slots([], allowed)
-        count, mean = best.groupby("label").size(), best.groupby("label")["rank"].mean()
-        order = sorted(count.index, key=lambda label: (-count[label], mean[label], label))
-        every = [label for label in order if count[label] == len(tasks)]
-        shown = every or [v for v in order if count[v] >= count[order[:3][-1]]]
-        needed = first_of(shown, 6 if every else 3)
-        for label in (name for name in list(needed) if name in order):
-            marks = Counter(
-                "lost replicates" if w.startswith("lost ") else w
-                for m in best.loc[best["label"] == label, "marks"]
-                for w in words(m)
-            )
-            needed += [part for w, k in marks.items() for part in (w, str(k))] + [str(count[label])] * (not every)
-        return Slots(needed, {*allowed, str(len(every))})
-
-    def method(self, label: str, group: str) -> Slots:
-        rows = self.cells[(self.cells["label"] == label) & (self.cells["group"] == group) & self.cells["ranked"]]
-        best, exact = (
-            list(rows.loc[rows["best"], "task"]),
-            list(rows.loc[rows["verdict"] == "indistinguishable", "task"]),
-        )
-        return Slots([three(rows["rank"].mean()), *best, *exact], {group, str(len(rows))})
+        times_near, cost = {}, {}
+        rows = rows[rows["finite"]]
+        for _, mine in rows.groupby("task", sort=False):
+            keys = list(zip(mine["task"], mine["label"], strict=True))
+            n = min(len(self.values[key]) for key in keys)
+            sign = -1 if mine["direction"].iloc[0] == "higher" else 1
+            draws = np.random.default_rng(0).integers(n, size=(1000, n))
+            x = sign * np.array([self.values[key][:n] for key in keys], dtype=float)
+            middles = middle(np.where(np.isnan(x), math.inf, x)[:, draws])
+            lowest, floor = middles.min(0), mine["floor"].iloc[0]
+            limit = np.where(lowest > 0, 1.5 * (lowest if floor != floor else np.maximum(lowest, floor)), lowest / 1.5)
+            if mine["primary"].iloc[0] == "nll":
+                limit = lowest + 0.1
+            for key, spent, own in zip(keys, mine["score_evaluations"], middles <= limit, strict=True):
+                times = np.nan_to_num(np.array(self.reached.get(key, [math.nan] * n), dtype=float)[:n], nan=spent)
+                times_near[key[1]] = times_near.get(key[1], 0) + own
+                cost.setdefault(key[1], []).append(
+                    np.log(np.fmax(np.append(middle(times[draws]), middle(times)), 1e-9))
+                )
+        times_near = {label: n for label, n in times_near.items() if label in labels}
+        cost = {label: np.mean(logs, axis=0) for label, logs in cost.items()}
+        least = {label: sorted(n)[50] for label, n in times_near.items()}
+        most = max(least.values(), default=0)
+        most = most if 2 * most > len(tasks) else 0
+        best = []
+        for label in (label for label in least if least[label] == most > 0):
+            own = rows[rows["label"] == label]
+            shown = (own["med"] / own["floor"].fillna(1.0)).sort_values(ascending=own["direction"].iloc[0] != "higher")
+            marks = list(dict.fromkeys(w for m in own["marks"] for w in words(m)))
+            best.append((bool(marks), cost[label][-1], shown.iloc[most - 1], label, marks))
+        best = sorted(b for b in best if b[0] == min(best)[0])
+        agree = times_near[best[0][3]] >= most if best else True
+        best = [b for b in best if (agree & (times_near[b[3]] >= most)).mean() >= 0.95]
+        wanted = most or len(tasks) // 2 + 1
+        share = {label: float((n >= wanted).mean()) for label, n in times_near.items() if least[label] < wanted}
+        unsettled = sorted((k for k in share if share[k] > 1 - 0.95), key=lambda k: (-share[k], k))
+        dearer = False
+        if len(best) > 1:
+            first, second = (b[3] for b in best[:2])
+            dearer = (agree & (times_near[second] >= most) & (cost[first] < cost[second])[:-1]).mean() >= 0.95
+        floors, primary = rows["floor"].notna(), set(rows["primary"])
+        numbered = bool(floors.all()) or (len(tasks) == 1 and len(primary) == 1)
+        return Use(group, tasks, most, best, unsettled, bool(dearer), numbered)
 
 
 def words(marks: str) -> list[str]:
@@ -307,6 +368,7 @@ class Sentences:
         self.about = self.rows.attrs
         cells = self.rows.drop_duplicates(["task", "label"]).reset_index(drop=True)
         first = self.rows[self.rows["primary"].fillna(False).astype(bool)]
+        first = first.assign(reached=first.get("reached", math.nan))  # not in files of an older form
         of_task = first.drop_duplicates("task").set_index("task")
         floors = first.drop_duplicates(["task", "label"]).set_index(["task", "label"])["floor"]
         keys = pd.MultiIndex.from_frame(cells[["task", "label"]])
@@ -316,9 +378,10 @@ class Sentences:
         cells["ran"] = ~cells["anchor"].astype(bool) & ~cells["status"].isin(NOT_RUN)
         cells["n"] = cells["replicates"].map(lambda ids: len(json.loads(ids)))
         self.cells = cells
-        self.values = {
-            key: v["value"].astype(float).tolist() for key, v in first.groupby(["task", "label"], sort=False)
-        }
+        of_cell = list(first.groupby(["task", "label"], sort=False))
+        self.values, self.reached = (
+            {key: v[c].astype(float).tolist() for key, v in of_cell} for c in ("value", "reached")
+        )
         self._boards: dict[str, Board] = {}
 
     def board(self, kind: str = "") -> Board:
@@ -327,7 +390,9 @@ class Sentences:
             tuned = self.cells["label"].isin(self.cells.loc[self.cells["step_origin"] == "tuned", "label"])
             divisions = tuned.map({True: "tuned", False: "self-tuning"})
             shown = (self.cells["label"].map(kinds) == kind) | (divisions == kind) if kind else True
-            self._boards[kind] = Board(self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values)
+            self._boards[kind] = Board(
+                self.cells[shown | self.cells["anchor"].astype(bool)].copy(), self.values, self.reached
+            )
         return self._boards[kind]
 
     @cached_property
@@ -351,10 +416,10 @@ class Sentences:
         """What a sentence has to name and number; None where nothing says it."""
         what, *args = name.split("|")
         makers: dict[str, Callable[..., Slots]] = {
-            "headline": lambda kind: self.board(kind).several(""),
-            "target": lambda group, kind: self.board(kind).several(group),
+            "headline": lambda part: self.headline(part).sentence,
+            "kind": lambda group, part: self.use(group, part).sentence,
+            "use": lambda group, part: self.use(group, part).row(),
             "task": lambda task, kind: self.board(kind).task(task),
-            "method": lambda label, group: self.board().method(label, group),
             "protocol": self.protocol,
             "counts": self.counts,
             "steps": lambda: self.steps[0],
@@ -363,6 +428,19 @@ class Sentences:
             "check": lambda title: self.check(title),
         }
         return makers[what](*args) if what in makers else None
+
+    def use(self, group: str, part: str = "") -> Use:
+        shown = self.board(part).cells
+        warm = set(
+            self.cells.loc[self.cells["start"] == "warm", "label"]
+        )  # at a reference draw: nothing that a user has
+        return self.board().use(group, set(shown.loc[~shown["anchor"].astype(bool), "label"]) - warm)
+
+    def headline(self, part: str = "") -> Use:
+        """Of a kind of target with a method: without warnings, on every task, of most tasks."""
+        every = [self.use(group, part) for group in ("", *dict.fromkeys(self.cells["group"]))]
+        worth = [(bool(u.best), bool(u.best) and not u.best[0][0], u.most == len(u.tasks), len(u.tasks)) for u in every]
+        return every[worth.index(max(worth))] if max(worth)[0] else every[0]
 
     def protocol(self) -> Slots:
         about = self.about["protocol"]
@@ -380,7 +458,7 @@ class Sentences:
 
     def check(self, title: str) -> Slots:
         return {"Equal conditions": self.equal, "Tuning": lambda: self.steps[0], "Convergence": self.converged,
-                "Best methods": lambda: Slots([], {"0.5", *self.names}), "Cost": self.cost}[title]()  # fmt: skip
+                "Cost": self.cost}[title]()  # fmt: skip
 
     def converged(self) -> Slots:
         c = self.cells[
@@ -444,12 +522,15 @@ def false_sentences(folder: Path) -> list[str]:
 def false_on_the_front_page(reports: Path) -> list[str]:
     """What is wrong on the page over several reports; it is silent about folders whose results are in no file of this form."""
     wrong = []
-    for folder, text in Spans((reports / "index.html").read_text("utf-8")).found.items():
+    for name, text in Spans((reports / "index.html").read_text("utf-8")).found.items():
+        folder, *group = name.split("|")
         file = reports / folder / "results.parquet"
-        if file.is_file() and "primary" in pd.read_parquet(file):
+        if file.is_file() and "reached" in pd.read_parquet(file):
             page = Sentences(file)
-            found = page.board().several("").wrong(text, page.names)
-            wrong += [f"{reports}: {folder}\n  says     {text}\n  {found}"] if found else []
+            slots = page.use(*group).row(unsettled=not page.use(*group).best) if group else page.headline().sentence
+            slots.allowed.update(p.parent.name for p in reports.glob("*/index.html"))
+            found = slots.wrong(text, page.names)
+            wrong += [f"{reports}: {name}\n  says     {text}\n  {found}"] if found else []
     return wrong
 
 

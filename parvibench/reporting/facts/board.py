@@ -107,22 +107,40 @@ def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str
         key = task, cell.label, metric
         measured[key] = measured.get(key) or _measured(results, cell, metric)
         rows.append(dict(measured[key]))
+    signed = -1 if higher_is_better(metric) else 1
     for row in rows:
-        row["ran"] = not row["anchor"] and row["status"] not in [str(s) for s in NOT_RUN]
-        failed = row["ran"] and row["status"] != Status.OK
-        row["score"] = math.inf if failed else float(row["median"]) * (-1 if higher_is_better(metric) else 1)
-    started = [r["score"] for r in rows if r["anchor"] and r["algorithm"] == "initial" and not math.isnan(r["score"])]
-    start = min(started, default=math.inf)
+        row["ran"] = not row["anchor"] and row["status"] not in NOT_RUN
+        row["score"] = math.inf if row["ran"] and row["status"] != Status.OK else signed * float(row["median"])
+    start = min((r["score"] for r in rows if _starts(r)), default=None)
     for row, more in zip(rows, _beyond(cells), strict=True):
-        no_better = row["ran"] and math.isfinite(row["score"]) and bool(started) and not row["score"] < start
         row["ranked"] = row["ran"] and not math.isnan(row["score"]) and ONE_POINT not in row["marks"] and not more
-        row["marks"] = ", ".join([*row["marks"], *[NO_BETTER] * no_better, *[MORE] * (row["ran"] and more)])
-        row["rank"] = math.nan
-    ranked = [r for r in rows if r["ranked"]]
-    if any(math.isfinite(r["score"]) for r in ranked):  # no rank without a finite result
-        for row, rank in zip(ranked, stats.rankdata([r["score"] for r in ranked], method="min"), strict=True):
-            row["rank"] = float(rank)
+        row["marks"] = ", ".join(
+            [*row["marks"], *[NO_BETTER] * _no_better(row, start), *[MORE] * (row["ran"] and more)]
+        )
+    _rank(rows)
     return sorted(rows, key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
+
+
+def _rank(rows: list[dict[str, Any]]) -> None:
+    """Fill ``rank``, by score; NaN of rows that are not ranked, and of all without a finite result."""
+    scores = np.array([r["score"] if r["ranked"] else math.nan for r in rows])
+    ranks = (
+        stats.rankdata(scores, method="min", nan_policy="omit")
+        if np.isfinite(scores).any()
+        else np.full(len(rows), math.nan)
+    )
+    for row, rank in zip(rows, ranks, strict=True):
+        row["rank"] = float(rank)
+
+
+def _starts(row: Row) -> bool:
+    """Whether a row is of the initial distribution, with a value."""
+    return bool(row["anchor"] and row["algorithm"] == "initial" and not math.isnan(row["score"]))
+
+
+def _no_better(row: Row, start: float | None) -> bool:
+    """Whether a method's finite result is no better than the initial distribution's; False where that is not known."""
+    return bool(start is not None and row["ran"] and math.isfinite(row["score"]) and not row["score"] < start)
 
 
 def _last(value: float) -> tuple[bool, float]:
@@ -285,6 +303,11 @@ def shown_interval(row: Row) -> tuple[float, float, float]:
     """``shown`` with the 95% interval of the median in the same unit."""
     unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
+
+
+def warnings(marks: str) -> list[str]:
+    """The marks of a row that put a result in doubt."""
+    return [mark for mark in marks.split(", ") if mark not in ("", "edge", "untuned")]
 
 
 def entry(row: Row) -> str:

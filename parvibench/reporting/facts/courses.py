@@ -19,14 +19,14 @@ from scipy import stats
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.marks.convergence import LOG_SCALE
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.metrics.chains import array_stats
-from parvibench.statistics import hitting_times, median_interval, runtime_profile
+from parvibench.statistics import median_interval, runtime_profile
 
 from . import board as lb
+from .recommended import limits, reached
 
 #: Budget axes of the curves.
 AXES = ("score_evaluations", "iteration", "seconds")
@@ -37,8 +37,6 @@ GROWTH_METRIC = "kl_projected"
 LEVELS = (0.1, 0.01)
 #: Fewest dimensions for a fit.
 _FEWEST = 3
-#: Factor of the best method's final median within which a task counts as solved; of log likelihoods, nats above it.
-FACTOR, NATS = 1.5, 0.1
 _BUDGETS, _LAGS = 41, 25
 
 
@@ -174,36 +172,23 @@ def exponent(dims: Sequence[int], iterations: Sequence[float]) -> tuple[float, f
 def profiles(results: StoredRun, board: pd.DataFrame, axis: str) -> dict[str, pd.DataFrame]:
     """Label -> share of tasks solved within a budget, with its band, as of ``statistics.runtime_profile``; best first.
 
-    A replicate solves a task when its value comes within ``FACTOR`` of the lowest final median of all methods, or of the
-    floor where that is higher; failures and methods that did not run solve nothing.
+    A replicate solves a task when its value is near the lowest final median of all methods, as of ``recommended``; failures and
+    methods that did not run solve nothing.
     """
-    limits, metrics = _solved_limits(board), dict(board[["task", "metric"]].drop_duplicates().to_numpy())
-    nothing = {task: np.full((1, 1), math.inf) for task in limits}
-    cells = [c for c in results.cells if not lb.is_anchor(c) and c.values and c.task in limits]
-    curves = [(c, results.curve_grid(c).metric(metrics[c.task])) for c in cells]
-    times: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for cell, curve in curves:
-        sign = -1 if lb.higher_is_better(metrics[cell.task]) else 1
-        reached = hitting_times(sign * curve.values, curve.spent[axis], [limits[cell.task]], cell.n_replicates)
-        times.setdefault(cell.label, dict(nothing))[cell.task] = reached
-    spent = [s for _, c in curves for s in c.spent[axis][c.measured] if s > 0]
+    solved: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for (task, label), times in reached(results, board, axis).items():
+        solved.setdefault(label, {})[task] = times[:, None]
+    if not solved:
+        return {}
+    metrics = dict(board[["task", "metric"]].drop_duplicates().to_numpy())
+    curves = [results.curve_grid(c).metric(metrics[c.task]) for c in results.cells if c.task in solved.get(c.label, ())]
+    spent = [s for c in curves for s in c.spent[axis][c.measured] if s > 0]
     if not spent:
         return {}
     budgets = np.geomspace(min(spent), max(spent), _BUDGETS) * (1 + 1e-9)
-    found = {k: runtime_profile(v, budgets, seed=0) for k, v in times.items()}
+    nothing = dict.fromkeys(limits(board), np.full((1, 1), math.inf))
+    found = {k: runtime_profile(nothing | v, budgets, seed=0) for k, v in solved.items()}
     return dict(sorted(found.items(), key=lambda of: (-of[1]["share"].iloc[-1], -of[1]["share"].mean())))
-
-
-def _solved_limits(board: pd.DataFrame) -> dict[str, float]:
-    """Task -> the value, signed so that lower is better, at which it counts as solved; tasks without a result are left out."""
-    rows = board[board["rank"].notna() & np.isfinite(board["median"].astype(float))].drop_duplicates("task")
-    found = {}
-    for row in rows.to_dict("records"):
-        best = float(row["median"]) * (-1 if lb.higher_is_better(row["metric"]) else 1)
-        floor = row["median"] / row["floor_ratio"] if row["floor_ratio"] > 0 else -math.inf
-        within = max(best, floor) * FACTOR if best > 0 else best / FACTOR
-        found[row["task"]] = best + NATS if row["metric"] in LOG_SCALE else within
-    return found
 
 
 def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:

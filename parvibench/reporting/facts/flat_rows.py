@@ -5,7 +5,9 @@ from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.result import CellRecord
@@ -14,7 +16,7 @@ from parvibench.harness.store.results import StoredRun
 from . import board as lb
 
 #: Version of the columns below; a reader of ``attrs["format"]`` can refuse another.
-FORMAT = 2
+FORMAT = 3
 #: Columns of the board that stand on every row of a cell.
 SHOWN = (
     "group", "anchor", "status", "reason", "convergence", "marks", "verdict", "p_exact", "rank", "median", "low", "high",
@@ -22,7 +24,9 @@ SHOWN = (
 )  # fmt: skip
 
 
-def values(results: StoredRun, boards: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def values(
+    results: StoredRun, boards: Mapping[str, pd.DataFrame], reached: Mapping[tuple[str, str], NDArray[np.float64]]
+) -> pd.DataFrame:
     """All values in long form: one row per task, label, metric and replicate (null: not finite).
 
     What the sentences of the page are made of, repeated on every row of a cell: of the task ``group`` (kind of target),
@@ -32,10 +36,10 @@ def values(results: StoredRun, boards: Mapping[str, pd.DataFrame]) -> pd.DataFra
     ``n_diverged``, ``score_evaluations`` (per replicate), ``seconds`` and ``overhead_seconds`` (of all replicates; null
     where not measured), ``step_size``, its ``step_origin`` and ``tuning_evaluations``; of the metric its ``direction``,
     ``floor`` (median of exact draws, null without a ratio to it), and whether it is the ``primary`` one, which ranks the
-    task. ``SHOWN`` are the columns of the board; ``ranks`` holds as JSON, for every view (all methods: empty, a kind, a
+    task; of a replicate by that one the score evaluations ``reached`` when it was first near the best (null: never). ``SHOWN`` are the columns of the board; ``ranks`` holds as JSON, for every view (all methods: empty, a kind, a
     division), the rank, null where there is none, and whether the cell is among the best. A cell without values has one row
     without metric, so that no requested cell is missing. The run's id, suite, profile and protocol, and the ``format``, are in
-    ``attrs``. ``boards``: view -> ``board.table``.
+    ``attrs``. ``boards``: view -> ``board.table``; ``reached`` as of ``recommended.reached``.
     """
     of_board = {(r["task"], r["label"]): r for r in boards[""].to_dict("records")}
     ranks: dict[tuple[str, str], dict[str, Any]] = {}
@@ -49,20 +53,22 @@ def values(results: StoredRun, boards: Mapping[str, pd.DataFrame]) -> pd.DataFra
             known = floor(c.task, metric, c.samples)
             primary = metric == of_board[c.task, c.label]["metric"]
             own = metric, registry.direction(metric), known.median if known else None, primary
-            rows += [(i, *own, r, v) for r, v in zip(c.spec.replicates, stored, strict=False)]
+            times = reached.get((c.task, c.label), ()) if primary else ()
+            near = [*(t if np.isfinite(t) else None for t in times), *[None] * len(stored)]
+            rows += [(i, *own, r, v, t) for r, v, t in zip(c.spec.replicates, stored, near, strict=False)]
         if not any(c.values.values()):
-            rows.append((i, *(None,) * 6))
+            rows.append((i, *(None,) * 7))
     heads = pd.DataFrame(
         [
             _columns(results, c, of_board[c.task, c.label]) | {"ranks": json.dumps(ranks[c.task, c.label])}
             for c in results.cells
         ]
     )
-    columns = ["metric", "direction", "floor", "primary", "replicate", "value"]
+    columns = ["metric", "direction", "floor", "primary", "replicate", "value", "reached"]
     own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
     frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
-    numbers = ("value", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
+    numbers = ("value", "reached", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
     frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
     suite = results.run.suite
     protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}

@@ -47,24 +47,25 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     stored = cell.values if n == cell.samples else cell.judged
     values = {m: metric_values(m, v) for m, v in stored.items() if m in reference.floors}
     tests = floor_tests(values, n, reference, _task_metrics(cell.task) or (*cell.values, *cell.absent))
+    verdict, p = tests.verdict.replace("not applicable", ""), min(tests.adjusted.values(), default=math.nan)
+    basis = [tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
+    if cell.n_lost:
+        verdict, p = "distinguishable", 0.0
+        basis[0] = f"{cell.n_lost} of {cell.n_replicates} replicates ended without finite samples"
+    known = tests.floors.get(primary)
+    p_exact = math.nan if known is None else exact_p_value(primary, values[primary], known)
+    return FloorComparison(verdict, p, p_exact, "; ".join(filter(None, basis)), *_equivalent(cell, primary, reference))
+
+
+def _equivalent(cell: CellRecord, primary: str, reference: Floored) -> tuple[float, float, float]:
+    """Equivalent n by the primary metric with its interval, NaN where there is none."""
     size, interval = None, None
     if judged := metric_values(primary, cell.values.get(primary, [])):
         size, interval, _ = equivalent_sample_size(primary, judged, cell.samples, reference)
     if cell.kind == "chains" and cell.particles < cell.samples:
         interval = None  # that of independent draws would hold the number too rarely
-    verdict, p = tests.verdict.replace("not applicable", ""), min(tests.adjusted.values(), default=math.nan)
-    if cell.n_lost:
-        verdict, p = "distinguishable", 0.0
-    lost = f"{cell.n_lost} of {cell.n_replicates} replicates ended without finite samples" if cell.n_lost else ""
-    basis = [lost or tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
-    return FloorComparison(
-        verdict,
-        p,
-        exact_p_value(primary, values[primary], tests.floors[primary]) if primary in tests.floors else math.nan,
-        "; ".join(filter(None, basis)),
-        math.nan if size is None else size,
-        *((math.nan, math.nan) if interval is None else interval),
-    )
+    low, high = interval or (math.nan, math.nan)
+    return math.nan if size is None else size, low, high
 
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:

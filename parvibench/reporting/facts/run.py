@@ -17,6 +17,7 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.results import interval_of as interval_of
 from parvibench.harness.store.results import median_of as median_of
 from parvibench.metrics.power import detected_alterations
+from parvibench.reporting.text import leaders
 from parvibench.statistics import FAR as FAR
 from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
 
@@ -24,6 +25,7 @@ from . import board as lb
 from . import flat_rows as flat
 from .findings import View
 from .floor_comparison import floored_of
+from .recommended import Recommendations, headline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +86,33 @@ class Facts(StoredRun):
         return found
 
     @cached_property
+    def recommendations(self) -> Recommendations:
+        """All resamples by which methods are recommended."""
+        return Recommendations(self, self.board)
+
+    @cached_property
+    def recommended(self) -> dict[str, tuple[leaders.Kind, ...]]:
+        """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
+        groups = self.board.drop_duplicates("task").groupby("group", sort=False)["task"]
+        tasks = {"": tuple(self.by_task)} | {str(group): tuple(names) for group, names in groups}
+        found, warm = (
+            {},
+            {c.label for c in self.cells if c.start == "warm"},
+        )  # at a reference draw, which users have not
+        for part, view in self.views.items():
+            methods = view.board.loc[~view.board["anchor"].astype(bool), "label"]
+            labels = [label for label in dict.fromkeys(methods) if label not in warm]
+            found[part] = tuple(
+                self.recommendations.of(where, names, labels) for where, names in tasks.items() if names
+            )
+        return found
+
+    def headline(self, part: str = "") -> str:
+        """What to use, by number and name; ``part`` of the views; empty where nothing was requested."""
+        kind = headline(self.recommended[part])
+        return "" if kind is None else leaders.recommended(kind)
+
+    @cached_property
     def kinds(self) -> dict[str, str]:
         """Label -> kind of the method."""
         return lb.method_kinds(self)
@@ -134,7 +163,8 @@ class Facts(StoredRun):
 
     def values(self) -> pd.DataFrame:
         """All facts of cells as one flat table, as of ``cells.values``."""
-        return flat.values(self, {kind: view.board for kind, view in self.views.items()})
+        boards = {kind: view.board for kind, view in self.views.items()}
+        return flat.values(self, boards, self.recommendations.reached)
 
     def write_values(self, file: Path) -> None:
         """Write ``values`` as Parquet."""

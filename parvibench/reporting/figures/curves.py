@@ -13,7 +13,7 @@ from parvibench.reporting.facts.run import AXES
 from parvibench.reporting.text import captions
 
 from . import figure
-from .figure import GREY, Drawing, TaskCells, axis_label, is_single_chain, long_form, short, slug
+from .figure import GREY, Drawing, LabelStyle, TaskCells, axis_label, is_single_chain, long_form, short, slug
 from .plots import WIDE, Plot, log_axes, plotted
 from .vector import INK
 
@@ -61,17 +61,21 @@ def _draw(plot: Plot, axis: str, lines: Lines, shown: TaskCells, limits: Limits,
         colour, marker, dashes = shown.styles[label]
         if label in shown.anchors:
             if np.isfinite(level := line["median"].iloc[-1]):
-                axes.axhline(level, color=INK, linestyle=dashes, linewidth=1.2, label=short(label))
+                axes.axhline(level, color=INK, linestyle=dashes, linewidth=1.2)
+                plot.name(label, level, LabelStyle(INK, "", dashes))
             continue
         drawable = line[np.isfinite(line["median"]) & (line[axis] > 0)]
         x, median, low, high = drawable[[axis, "median", "low", "high"]].to_numpy(float).T
-        (drawn,) = axes.plot(x, median, color=colour, marker=marker, markersize=4, linewidth=1.4, label=short(label))
+        (drawn,) = axes.plot(x, median, color=colour, marker=marker, markersize=4, linewidth=1.4)
         high = np.where(np.isfinite(high), high, 10 * abs(top))
         low = np.where(np.isfinite(low), low, np.nan)
+        if len(median):
+            plot.name(label, median[-1], shown.styles[label])
         plot.mark(label, drawn, axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0))
     if floor is not None:
         axes.axhspan(*(floor.quantile(q) for q in _FLOOR_BAND), color=GREY, alpha=0.3, linewidth=0)
-        axes.axhline(floor.median, color=GREY, linewidth=1, label="floor")
+        axes.axhline(floor.median, color=GREY, linewidth=1)
+        plot.name("floor", floor.median, LabelStyle(GREY, ""))
     axes.set_ylim(limits[:2])
     log_axes(axes, y=limits[2])
 
@@ -115,15 +119,9 @@ def autocorrelations(shown: TaskCells) -> list[Drawing]:
         plot.axes.axhline(0, color=GREY, linewidth=0.8)
         for label, table in lines.items():
             colour, marker, _ = shown.styles[label]
-            plot.axes.plot(
-                table["lag"],
-                table["autocorrelation"],
-                color=colour,
-                marker=marker,
-                markersize=3,
-                linewidth=1.4,
-                label=short(label),
-            )
+            x, y = table.to_numpy(float).T
+            plot.axes.plot(x, y, color=colour, marker=marker, markersize=3, linewidth=1.4)
+            plot.name(label, y[-1], shown.styles[label])
     title = "autocorrelation of single chains"
     alt = captions.of_methods(title, map(short, lines), short(shown.task))
     return [plot.drawing(title, alt, long_form(lines), captions.AUTOCORRELATION)]

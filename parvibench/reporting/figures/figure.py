@@ -12,7 +12,7 @@ import base64
 import hashlib
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,13 +37,9 @@ GREY = "#888888"
 REFERENCE = "reference"
 #: Where a picture's SVG has its ``ground``.
 GROUND = "<!--ground-->"
-_MARKERS = "osD^vP*X<>"
-#: Shades of every kind of method, distinguishable by colour-blind readers, on light and on dark pages; markers differ besides.
-_SHADES = {
-    "particles": ("#0072b2", "#56b4e9", "#3f51d5", "#1a9ca8", "#8fa8ff"),
-    "chains": ("#d55e00", "#e69f00", "#a6611a", "#ff8a5c", "#c9a227"),
-    "generator": ("#b0459a", "#7a4fbf", "#e07fc0", "#8e6c8a", "#cc5580"),
-}
+#: Okabe and Ito's, with violet and brown: distinct in pairs for colour-blind readers, on light and on dark pages.
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#7a44e5", "#724a22")
+_MARKERS = {"particles": "o", "chains": "^", "generator": "s"}
 _UNITS = {"": "", "1": "", "x": " (in units of x)", "x^2": " (in units of x, squared)"}
 
 
@@ -119,15 +115,26 @@ def axis_label(axis: str) -> str:
 
 
 def label_styles(facts: Facts) -> dict[str, LabelStyle]:
-    """The style of every label: shades by kind of method, one marker each; anchors are grey and dashed or dotted."""
+    """The style of every label: markers by kind of method, colours in turn; anchors are grey and dashed or dotted."""
     anchors = dict.fromkeys(c.label for c in facts.cells if is_anchor(c))
     kinds = {c.label: str(c.kind) for c in facts.cells if c.label not in anchors}
-    styles = {}
-    for kind in dict.fromkeys(kinds.values()):
-        shades = _SHADES.get(kind, _SHADES["generator"])
-        for i, label in enumerate(k for k, of in kinds.items() if of == kind):
-            styles[label] = LabelStyle(shades[i % 5], _MARKERS[(i + i // 5) % 10])
+    styles = {
+        label: LabelStyle(PALETTE[i % len(PALETTE)], _MARKERS.get(kind, "D"))
+        for i, (label, kind) in enumerate(kinds.items())
+    }
     return styles | {a: LabelStyle(GREY, "", ("--", ":")[i % 2]) for i, a in enumerate(anchors)}
+
+
+def distinct(styles: Styles, labels: Iterable[str]) -> dict[str, LabelStyle]:
+    """The styles of some labels, in which no two of eight methods have one colour."""
+    found, free = dict(styles), list(PALETTE)
+    taken = []
+    for label in labels:
+        if styles[label].colour in free:
+            free.remove(styles[label].colour)
+        elif styles[label].marker:
+            taken.append(label)
+    return found | {k: styles[k]._replace(colour=c) for k, c in zip(taken, free, strict=False)}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from parvibench.core.reference import Reference
 from parvibench.reporting.facts.floor_comparison import reference_of
 from parvibench.reporting.text import captions
 
-from .figure import GREY, REFERENCE, Drawing, Picture, TaskCells, long_form, short, slug
+from .figure import GREY, REFERENCE, Drawing, LabelStyle, Picture, TaskCells, long_form, short, slug
 from .panels import Panels, Points
 from .plots import WIDE, bitmap, plotted, theme
 from .vector import INK
@@ -155,7 +155,8 @@ def _paths(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
         for label, table in frames.items():
             time, mean, low, high = table.to_numpy(float).T
             colour = shown.styles[label].colour if label in methods else INK
-            plot.axes.plot(time, mean, color=colour, linewidth=1.4, label=short(label))
+            plot.axes.plot(time, mean, color=colour, linewidth=1.4)
+            plot.name(label, mean[-1], LabelStyle(colour, ""))
             if label in methods:
                 plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
             else:

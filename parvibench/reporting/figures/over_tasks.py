@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from parvibench.reporting.facts.courses import FACTOR, NATS, profiles
+from parvibench.reporting.facts.courses import profiles
+from parvibench.reporting.facts.recommended import FACTOR, NATS
 from parvibench.reporting.facts.run import AXES, Facts
 from parvibench.reporting.formatting import number
 from parvibench.reporting.text import captions
 
 from .curves import MAX_LINES
-from .figure import GREY, Drawing, Styles, axis_label, long_form, short, slug
+from .figure import GREY, Drawing, Styles, axis_label, distinct, long_form, short, slug
 from .plots import SIZE, log_axes, plotted
 from .vector import INK
 
@@ -44,9 +45,15 @@ def forest(
 
 
 def performance_profiles(facts: Facts, styles: Styles) -> list[Drawing]:
-    """Share of tasks solved within a budget, with bands, for every budget axis; the best ``MAX_LINES`` methods."""
-    found = ((axis, list(profiles(facts, facts.board, axis).items())[:MAX_LINES]) for axis in facts.axes)
-    return [_profile(axis, dict(best), styles) for axis, best in found if best]
+    """Share of tasks solved within a budget, with bands, for every budget axis: of the methods that are recommended, then of the best."""
+    named = (m.label for i in range(3) for kind in facts.recommended[""] for m in kind.methods[i : i + 1])
+    first, found = list(dict.fromkeys(named)), []
+    for axis in facts.axes:
+        profile = profiles(facts, facts.board, axis)
+        labels = [*dict.fromkeys([*(k for k in first if k in profile), *profile])][:MAX_LINES]
+        if labels:
+            found.append(_profile(axis, {k: profile[k] for k in labels}, distinct(styles, labels)))
+    return found
 
 
 def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) -> Drawing:
@@ -55,12 +62,12 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
             colour, marker, _ = styles[label]
             x, y, low, high = (profile[c] for c in ("budget", "share", "low", "high"))
             (drawn,) = plot.axes.step(
-                x, y, where="post", color=colour, label=short(label), marker=marker, markersize=4,
-                markevery=(len(profile) // 8, 10), linewidth=1.4,
+                x, y, where="post", color=colour, marker=marker, markersize=4, markevery=(len(profile) // 8, 10), linewidth=1.4
             )  # fmt: skip
             band = plot.axes.fill_between(x, low, high, step="post", color=colour, alpha=0.1, linewidth=0)
             plot.mark(label, drawn, band)
-        plot.axes.set_ylim(0, 1)
+            plot.name(label, y.iloc[-1], styles[label])
+        plot.axes.set_ylim(0, 1.02)
         log_axes(plot.axes, y=False)
     end = [(short(k), f"{v['share'].iloc[-1]:.0%}") for k, v in profiles.items()]
     title = f"share of tasks solved over {AXES[axis]}"
@@ -89,18 +96,22 @@ def quality_and_cost(
 
 def _pareto(axis: str, of: str, data: pd.DataFrame, styles: Styles) -> Drawing:
     front = data[data["front"]]
+    styles = distinct(styles, map(str, front.index))
     with plotted(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
-        plot.axes.step(
-            front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--", label="best at its cost"
-        )  # fmt: skip
-        for label, row in data.iterrows():
+        plot.axes.step(front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--")
+        for label, row in data.sort_values("front", kind="stable").iterrows():
             colour, marker, _ = styles[str(label)]
-            ends = [[row["value"] - row["low"]], [max(0.0, row["high"] - row["value"])]]
-            bars = ends if math.isfinite(row["high"]) else None
-            drawn, _, ends_of_bars = plot.axes.errorbar(
-                row["cost"], row["value"], yerr=bars, fmt=marker, color=colour, markersize=7, label=short(str(label))
-            )  # fmt: skip
-            plot.mark(str(label), drawn, *ends_of_bars)
+            colour = colour if row["front"] else GREY
+            (drawn,) = plot.axes.plot(
+                row["cost"], row["value"], marker, color=colour, markersize=7 if row["front"] else 4
+            )
+            plot.mark(str(label), drawn)
+            if row["front"]:
+                if math.isfinite(row["high"]):
+                    plot.mark(str(label), *plot.axes.plot([row["cost"]] * 2, [row["low"], row["high"]], color=colour))
+                plot.axes.annotate(
+                    short(str(label)), (row["cost"], row["value"]), (5, 4), textcoords="offset points", fontsize=8
+                )
         plot.axes.axhline(1, color=GREY, linewidth=1)
         plot.axes.margins(0.08)
         log_axes(plot.axes)

@@ -13,10 +13,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from PIL import Image
 
-from .figure import GREY, Drawing, Picture, short
+from .figure import GREY, Drawing, LabelStyle, Picture, short
 from .vector import ENTRY, INK, LINE, svg
 
 if TYPE_CHECKING:
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Width and height of a figure without its legend, inches.
-SIZE = (4.7, 3.1)
-WIDE = (6.4, 3.1)
+#: Width and height of a figure, inches.
+SIZE = (5.3, 3.3)
+WIDE = (6.9, 3.3)
 
 
 @contextmanager
@@ -96,6 +98,7 @@ class Plot:
         self.image = ""  #: the SVG, after the block
         self._name, self._figure = name, figure
         self._marked: dict[str, int] = {}
+        self._ends: list[tuple[float, str, LabelStyle]] = []
 
     def mark(self, label: str, *artists: Artist) -> None:
         """Say that lines, markers and bands draw a method, so that a reader of the page can switch and point at them."""
@@ -103,25 +106,38 @@ class Plot:
         for artist in artists:
             artist.set_gid(f"{LINE}{number}")
 
-    def add_legend(self) -> None:
-        """All methods below the axes, in as many columns as fit, at most four; the figure grows with them."""
-        figure = self._figure
-        handles, names = self.axes.get_legend_handles_labels()
+    def name(self, label: str, level: float, style: LabelStyle) -> None:
+        """Name a line at its right end, at this height of the data."""
+        self._ends.append((level, label, style))
+
+    def finish(self) -> None:
+        """Write the names of lines to the right of the axes, none over another; without any, a legend below where there is one."""
+        figure, axes = self._figure, self.axes
         width, height = figure.get_size_inches()
-        style: dict[str, Any] = {"frameon": False, "fontsize": 8, "borderpad": 0}
-        for columns in (4, 3, 2, 1):
-            legend = figure.legend(handles, names, loc="lower center", ncols=columns, **style)
-            if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
-                break
-            legend.remove()
-        below = 0.55 + 0.19 * math.ceil(len(names) / columns)
-        figure.set_size_inches(width, height + below)
-        figure.subplots_adjust(left=0.62 / width, right=0.99, top=0.98, bottom=below / (height + below))
-        shown = {short(label): number for label, number in self._marked.items()}
-        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True):
-            if (number := shown.get(text.get_text())) is not None and handle is not None:
-                text.set_gid(f"{ENTRY}{number}")
-                handle.set_gid(f"{ENTRY}{number}")
+        names = max((len(short(label)) for _, label, _ in self._ends), default=0)
+        figure.subplots_adjust(
+            left=0.62 / width, right=min(0.99, 1 - (0.25 + 0.075 * names) / width), top=0.98, bottom=0.5 / height
+        )
+        if not self._ends:
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False, fontsize=8)
+                figure.subplots_adjust(top=1 - 0.3 / height)
+            return
+        low = axes.get_xlim()[0]
+        places = axes.transAxes.inverted().transform(
+            [axes.transData.transform((low, level)) for level, *_ in self._ends]
+        )
+        gap = 0.155 / (height * axes.get_position().height)
+        across: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+        for i, y in _apart(places[:, 1], gap):
+            _, label, (colour, marker, line) = self._ends[i]
+            said = axes.text(1.07, y, short(label), va="center", fontsize=8, **across)
+            drawn = axes.plot(
+                [1.015, 1.035, 1.055], [y] * 3, line, color=colour, marker=marker, markevery=[1], markersize=4, **across
+            )
+            if (number := self._marked.get(label)) is not None:
+                for artist in (said, *drawn):
+                    artist.set_gid(f"{ENTRY}{number}")
 
     def scales(self) -> str:
         """For the page's script: names of the methods, and what turns places in the picture into numbers."""
@@ -145,11 +161,24 @@ class Plot:
         return Drawing(self._name, title, (Picture(self.image, alt),), data, note, axis, self._figure)
 
 
+def _apart(places: NDArray[np.float64], gap: float) -> list[tuple[int, float]]:
+    """Positions and heights (shares of the axes), lowest first, moved until neighbours are a gap apart and all are inside."""
+    order = [int(i) for i in np.argsort(places, kind="stable")]
+    heights = np.clip(places[order], 0.0, 1.0)
+    for i in range(1, len(order)):
+        heights[i] = max(heights[i], heights[i - 1] + gap)
+    highest = 1.0
+    for i in reversed(range(len(order))):
+        heights[i] = highest = min(heights[i], highest)
+        highest -= gap
+    return list(zip(order, map(float, heights), strict=True))
+
+
 @contextmanager
 def plotted(name: str, x: str, y: str = "", size: tuple[float, float] = SIZE) -> Iterator[Plot]:
     """Axes to draw on; at the end of the block they are labelled and the figure is rendered as SVG.
 
-    Without a label of the y axis there is no legend either; ``size`` is without the legend, inches.
+    ``size`` in inches; names at the ends of lines are inside it.
     """
     import matplotlib.pyplot as plt
 
@@ -160,7 +189,7 @@ def plotted(name: str, x: str, y: str = "", size: tuple[float, float] = SIZE) ->
             yield plot
             axes.set(xlabel=x, ylabel=y)
             if y:
-                plot.add_legend()
+                plot.finish()
             else:
                 figure.tight_layout(pad=0.4)
             plot.image = svg(figure, plot.scales())

@@ -108,13 +108,14 @@ def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
 def _calibration(shown: TaskCells, levels: Mapping[str, pd.DataFrame]) -> Drawing:
     x, y = "probability of the central predictive interval", "share of test rows inside"
     with plotted(slug("calibration", shown.task), x, y) as plot:
-        plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="calibrated")
+        plot.axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
         for label, table in levels.items():
-            colour, marker, line = shown.styles[label]
-            plot.axes.plot(
-                table["probability"], table["inside"], color=INK if label in shown.anchors else colour, marker=marker, linestyle=line,
-                markersize=3, linewidth=1.3, label=short(label),
-            )  # fmt: skip
+            style = shown.styles[label]
+            style = style._replace(colour=INK) if label in shown.anchors else style
+            colour, marker, line = style
+            levels_at, inside = table.to_numpy(float).T
+            plot.axes.plot(levels_at, inside, color=colour, marker=marker, linestyle=line, markersize=3, linewidth=1.3)
+            plot.name(label, inside[-1], style)
         plot.axes.set(xlim=(0, 1), ylim=(0, 1))
     middle = [(short(k), f"{v['inside'].iloc[len(v) // 2]:.2f}") for k, v in levels.items()]
     title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)

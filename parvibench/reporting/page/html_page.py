@@ -16,6 +16,7 @@ from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
+from parvibench.reporting.formatting import day, named
 from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
@@ -23,6 +24,7 @@ from parvibench.reporting.text import described, leaders, marks
 
 from .provenance import profile_in_words, protocol, provenance
 from .report import Report
+from .reports_index import MOST_NAMED
 
 _MAX_NAME = 200
 
@@ -55,6 +57,11 @@ def render(report: Report, *, compact: bool = False) -> str:
         described=described,
         marks=marks,
         rule=leaders.RULE,
+        leaders=leaders,
+        named=named,
+        most=MOST_NAMED,
+        explained=leaders.explained(facts.recommended[""]),
+        started=day(facts.run.started),
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(facts),
@@ -105,7 +112,7 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
             text = f'<a href="#{escape(link)}">{text}</a>'
         return (
             f"<{tag}{attribute('class', classes)}{attribute('data-group', column.group)}{key}{attribute('data-own', own)}"
-            f"{attribute('title', entry.help)}{attribute('data-title', column.title if look == 'winners' else '')}>{text}"
+            f"{attribute('title', entry.help)}>{text}"
             + (f" <small>{escape(_cut(entry.note))}</small>" if entry.note else "")
         )
 

@@ -15,7 +15,7 @@ from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import join
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
-from parvibench.reporting.text import described, leaders, marks, validity
+from parvibench.reporting.text import described, marks, validity
 
 CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
@@ -70,7 +70,6 @@ def validity_checks(facts: Facts, steps: StepSizes | None) -> dict[str, str]:
         "Equal conditions": equal_terms(facts),
         "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
         CONVERGED: _converged(facts.board),
-        "Best methods": leaders.RULE,
         COST: _cost(facts),
     }
     return {question: answer for question, answer in found.items() if answer}
@@ -115,7 +114,8 @@ def protocol(facts: Facts) -> str:
     usual = [Counter(values).most_common(1)[0][0] for values in spent] if set(budget) == {"scores_per_particle"} else []
     passes = [n for n in usual if n is not None and n < 0.999 * limit]
     names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
-    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes)
+    others = bool(facts.board["marks"].str.contains(marks.MORE, regex=False).any())
+    return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes, others=others)
 
 
 def _converged(board: pd.DataFrame) -> str:

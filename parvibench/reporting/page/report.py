@@ -12,7 +12,7 @@ from parvibench.reporting.facts.findings import View
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import Drawing, Styles, label_styles, slug
 from parvibench.reporting.figures.over_tasks import forest, performance_profiles, quality_and_cost
-from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table, winners_table
+from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table
 from parvibench.reporting.tables.matrix import leaderboard
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import captions, marks
@@ -35,8 +35,6 @@ class ShownView:
     """What the page shows over tasks for all methods, or for those of one kind."""
 
     kind: str  #: the kind, or empty
-    facts: View  #: outcomes of the tests among these methods
-    winners: Table  #: the methods among the best by target
     aggregates: Sequence[Aggregates]  #: over tasks; figures only in the view of all methods
 
 
@@ -58,10 +56,9 @@ class Report:
         """Make the tables and draw the figures."""
         styles = label_styles(facts)
         tasks = task_sections(facts, styles)
-        links, steps = {t.name: t.anchor for t in tasks}, step_sizes(facts)
+        steps = step_sizes(facts)
         views = [
-            ShownView(kind, view, winners_table(view, links), _aggregated(facts, view, None if kind else styles))
-            for kind, view in facts.views.items()
+            ShownView(kind, _aggregated(facts, view, None if kind else styles)) for kind, view in facts.views.items()
         ]
         profiles, methods = performance_profiles(facts, styles), method_sections(facts)
         return cls(facts, profiles, views, leaderboard(facts), tasks, methods, steps, validity_checks(facts, steps))

@@ -21,7 +21,7 @@ from parvibench.reporting.text import captions
 from .html_page import render
 from .provenance import CONVERGED, COST, profile_in_words
 from .report import Report, drawings
-from .reports_index import Summary
+from .reports_index import Summary, kind_in_short
 from .text_tables import to_markdown
 
 
@@ -56,7 +56,8 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
         profile=profile_in_words(facts),
         description=str(run.suite.get("description", "")),
         run=run.id,
-        headline=facts.all.headline,
+        headline=facts.headline(),
+        kinds=[kind_in_short(kind) for kind in facts.recommended[""][1:]],
         converged=checks.get(CONVERGED, ""),
         cost=checks.get(COST, ""),
         picture=report.picture[0].pictures[0].image if report.picture else "",

@@ -1,17 +1,23 @@
 """A page that links several reports, with their main results."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from parvibench.core.errors import InputError
+from parvibench.reporting.formatting import named
+from parvibench.reporting.text import leaders
 
 _FILE = "summary.json"
+#: Most methods that are named for a kind of target.
+MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
 _FIRST = (
-    "posteriors",
     "models",
+    "posteriors",
     "multimodal",
     "toy",
     "uci-posterior",
@@ -31,14 +37,44 @@ class Summary:
     profile: str
     description: str
     run: str  #: its id; empty of the papers' audit, which adds up many
-    headline: str  #: who is among the best
+    headline: str  #: what to use for which kind of target
     converged: str  #: how many results have converged
     cost: str  #: what the run took
     picture: str = ""  #: an SVG element, the first picture of the page
+    kinds: Sequence[dict[str, Any]] = ()  #: of ``kind_in_short``
 
     def write(self, folder: Path) -> None:
         """Write it beside the report's page."""
         (folder / _FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+
+
+def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
+    """What to use for a kind of target, as a summary holds it; ``sure`` orders the same kind of several boards."""
+    methods = [
+        [
+            leaders.warned(m),
+            " ".join(
+                filter(None, [leaders.nearness(m, kind), "" if kind.on_every_task else leaders.on_how_many(m, kind)])
+            ),
+            m.cost,
+        ]
+        for m in kind.methods[:MOST_NAMED]
+    ]
+    sure = [bool(methods) and not kind.methods[0].warnings, kind.on_every_task, len(kind.tasks)]
+    return {"where": kind.where, "tasks": leaders.tasks(kind), "methods": methods, "unsettled": named(kind.unsettled, 2), "sure": sure}  # fmt: skip
+
+
+def _of_all_boards(reports: Sequence[tuple[str, Summary]]) -> list[tuple[str, dict[str, Any], list[str]]]:
+    """Board, its kind of target, and the other boards that have it: of each kind the board that is surest; known kinds first."""
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for folder, summary in reports:
+        for kind in summary.kinds:
+            found.setdefault(kind["where"], []).append((folder, kind))
+    rows = []
+    for of in found.values():
+        folder, kind = max(of, key=lambda one: one[1]["sure"])
+        rows.append((folder, kind, [other for other, _ in of if other != folder]))
+    return sorted(rows, key=lambda row: not row[1]["methods"])
 
 
 def write_index(folder: Path) -> Path:
@@ -65,5 +101,7 @@ def write_index(folder: Path) -> Path:
     style, text = ((templates / file).read_text(encoding="utf-8") for file in ("page.css", "reports.html.j2"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(text)
     page = folder / "index.html"
-    page.write_text(template.render(reports=reports, style=Markup(style)), encoding="utf-8")
+    page.write_text(
+        template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style)), encoding="utf-8"
+    )
     return page

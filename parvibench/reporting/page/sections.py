@@ -2,11 +2,10 @@
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from parvibench.core import registry
@@ -18,7 +17,7 @@ from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
 from parvibench.reporting.figures.density_scatter import particles, trajectories
-from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells
+from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
 from parvibench.reporting.figures.high_dimensional import marginals
 from parvibench.reporting.figures.predictive_intervals import predictions
 from parvibench.reporting.formatting import interval
@@ -97,7 +96,8 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
 def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -> Iterator[Drawing]:
     """A task's figures, each drawn when it is reached: the ``MAX_LINES`` best methods and the anchors."""
     best, anchors = rows.loc[rows["rank"].notna(), "label"], rows.loc[rows["anchor"], "label"]
-    shown = TaskCells(facts, task, styles, [*map(str, best.head(MAX_LINES)), *map(str, anchors)])
+    labels = [*map(str, best.head(MAX_LINES)), *map(str, anchors)]
+    shown = TaskCells(facts, task, distinct(styles, labels), labels)
     metric, samples = str(rows["metric"].iloc[0]), int(rows["samples"].max())
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     for m in dict.fromkeys([metric, "rmse", *plane]):
@@ -141,7 +141,6 @@ class MethodSection:
     anchor: str  #: fragment of its section
     kind: str  #: of the method
     about: str  #: summary, kind, needs and citation
-    sentences: Mapping[str, str]  #: kind of target -> results there
     settings: Mapping[str, str]  #: names and values
     table: Table  #: its results, one row per task
 
@@ -159,7 +158,6 @@ def method_sections(facts: Facts) -> list[MethodSection]:
             anchor=fragment("method", label),
             kind=facts.kinds[label],
             about=_method_facts(label, next(iter(cells[label].values())).algorithm, facts.suite),
-            sentences=_sentences(rows[label].values()),
             settings=_settings(cells[label].values()),
             table=Table(
                 f"{label} task by task", _COLUMNS, tuple(_row(r, cells[label][t]) for t, r in rows[label].items())
@@ -194,20 +192,6 @@ def _method_facts(label: str, algorithm: str, suite: Mapping[str, Any]) -> str:
     own = (a for a in suite.get("algorithms", ()) if label == (a.get("label") or a["name"]))
     reason = next((a.get("reason") for a in own), "")
     return known + (described.IN_THIS_SUITE.format(reason=reason) if reason else "")
-
-
-def _sentences(rows: Iterable[lb.Row]) -> dict[str, str]:
-    """The method's results by kind of target, where it is ranked."""
-    groups: dict[str, list[lb.Row]] = {}
-    for row in rows:
-        if not math.isnan(row["rank"]):
-            groups.setdefault(row["group"], []).append(row)
-    found = {}
-    for group, mine in groups.items():
-        best = [str(r["task"]) for r in mine if r["best"]]
-        exact = [str(r["task"]) for r in mine if r["verdict"] == "indistinguishable"]
-        found[group] = described.results(group, float(np.mean([r["rank"] for r in mine])), len(mine), best, exact)
-    return found
 
 
 def _settings(cells: Collection[CellRecord]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.averages import Method, by_method
@@ -92,6 +93,7 @@ def to_latex(facts: Facts) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
     board = facts.board
     methods = list(by_method(board))
+    own = {c.label for c in facts.cells if c.algorithm not in registry.algorithms()}
     lines = [rf"% ParVIBench, run {escape(facts.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
         label = slug(*filter(None, (str(facts.suite.get("name", "")), group.metric)))
@@ -108,7 +110,7 @@ def to_latex(facts: Facts) -> str:
             if rank["anchor"] and not anchored:
                 lines.append(r"\midrule")
                 anchored = True
-            name = rf"\textit{{{escape(label)}}}" if rank["anchor"] else escape(label)
+            name = rf"\textit{{{escape(label)}}}" if rank["anchor"] else escape(label) + " (own)" * (label in own)
             average = "" if rank["anchor"] else escape(number(rank["average_rank"]))
             lines.append(" & ".join([name, average, *cells]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
@@ -137,11 +139,15 @@ def print_leaderboard(facts: Facts, console: Console) -> None:
     board = facts.board
     methods = list(by_method(board))
     counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
+    plain = console.color_system is None  # without bold, the best are in brackets
     for group in groups(board):
         console.print(Text(group.title, style="bold"))
         for part in _fitting(group.tasks, console.width - (7 if counted else 0), facts):
-            console.print(_rich_table(part, methods, counted=counted))
-    console.print(Text("; ".join([marks.BOLD_SHORT, *marks_used(board)]), style="dim"))
+            console.print(_rich_table(part, methods, counted=counted, plain=plain))
+    best = marks.BEST_SHORT.format(
+        look="[ ]" if plain else "bold", anchors="" if plain else "; italics: anchors, not ranked"
+    )
+    console.print(Text("; ".join([best, *marks_used(board)]), style="dim"))
     for notice in filter(None, (unfinished(facts), marks.lost_references(facts.lost_references))):
         console.print(Text(notice, style="yellow"))
     told: dict[tuple[str, str], list[str]] = {}
@@ -153,7 +159,7 @@ def print_leaderboard(facts: Facts, console: Console) -> None:
         console.print(Text.assemble((word, "yellow"), f"  {cells[0]}{more}: {reason:.200}"), soft_wrap=False)
 
 
-def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -> Table:
+def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool, plain: bool) -> Table:
     """Methods x tasks; ``counted``: with the number of tasks that rank each, where these differ."""
     drawn = Table(box=box.SIMPLE_HEAD)
     drawn.add_column("method", max_width=20, overflow="ellipsis", no_wrap=True)
@@ -166,13 +172,15 @@ def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool) -
         name = Text(label, style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
         count = [str(rank["n_tasks"] or "")] if counted else []
-        drawn.add_row(name, average, *count, *[_rich_cell(rows[task]) if task in rows else "" for task in tasks])
+        drawn.add_row(
+            name, average, *count, *[_rich_cell(rows[task], plain=plain) if task in rows else "" for task in tasks]
+        )
     return drawn
 
 
-def _rich_cell(row: lb.Row) -> Text:
+def _rich_cell(row: lb.Row, *, plain: bool) -> Text:
     style = "bold" if row["best"] else "" if row["status"] == Status.OK else "yellow"
-    return Text(entry(row), style=style)
+    return Text(f"[{entry(row)}]" if plain and row["best"] else entry(row), style=style)
 
 
 def _broken(name: str) -> str:
@@ -194,7 +202,7 @@ def _fitting(tasks: tuple[str, ...], width: int, facts: Facts) -> Iterator[list[
     for task in tasks:
         failed = [c for c in facts.by_task[task] if c.status != Status.OK]
         statuses = [len(marks.status_word(c.status, c.reason)) for c in failed]
-        need = 2 + max(6, *map(len, _broken(task).split("\n")), *statuses)
+        need = 2 + max(8, *map(len, _broken(task).split("\n")), *statuses)
         if part and used + need > free:
             yield part
             part, used = [], 0

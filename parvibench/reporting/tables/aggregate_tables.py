@@ -1,60 +1,14 @@
-"""Tables over tasks: the methods among the best, average ranks, aggregates."""
+"""Tables over tasks: average ranks, aggregates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 
-from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.averages import average_ranks, common_tasks
-from parvibench.reporting.facts.findings import Best, View
+from parvibench.reporting.facts.findings import View
 from parvibench.reporting.formatting import count, interval
-from parvibench.reporting.text import leaders
 
 from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric
-
-_WINNER_COLUMNS = (
-    Column("target", "a task, or shaded a kind of target", numeric=False),
-    Column("among the best", "on every task of the target", numeric=False),
-    Column(
-        "lowest result",
-        "ratio to the floor (1: as good as exact draws) or the metric named; 95% interval",
-        numeric=False,
-    ),
-    Column(
-        "significantly worse", "than another method, or than exact draws where a method passes for them", numeric=False
-    ),
-    Column("fewest score evaluations", "of the methods among the best, counted per replicate"),
-    Column("least seconds", "of the methods among the best, steady-state compute time per replicate"),
-)
-
-
-def winners_table(view: View, links: Mapping[str, str]) -> Table:
-    """The methods among the best of every kind of target and of every task; ``links``: task -> fragment of its section."""
-    rows = []
-    for group in view.groups:
-        rows.append(_winner_row(group, group.where, f"{group.where} ({count(len(group.tasks), 'task')})", ""))
-        rows += [
-            _winner_row(b, group.where, b.where, links.get(b.where, "")) for b in view.tasks if b.where in group.tasks
-        ]
-    return Table("methods among the best by target", _WINNER_COLUMNS, tuple(rows))
-
-
-def _winner_row(best: Best, group: str, title: str, link: str) -> Row:
-    target, members = Entry(title, link=link, note=group if link else ""), best.members
-    names = Entry(", ".join(members) or "none on every task", look="best strong" if members else "status")
-    worse = Entry(f"{best.compared - len(members)} of {best.compared}" if link else "")
-    lowest = Entry("")
-    if link and members:
-        row = best.rows.iloc[0]
-        lowest = Entry(leaders.result(lb.shown_interval(row), lb.unit(row)), note=str(row["label"]))
-    cost = best.rows[best.rows["label"].isin(members)].groupby("label")[["score_evaluations", "seconds"]].mean()
-    least = [_least(cost[c]) for c in cost]
-    return Row((target, names, lowest, worse, *least), group=group, look="" if link else "group")
-
-
-def _least(costs: pd.Series) -> Entry:
-    costs = costs.dropna()
-    return numeric(float(costs.min()), note=str(costs.idxmin())) if len(costs) else Entry("")
 
 
 def ranks_table(board: pd.DataFrame) -> Table | None:

@@ -39,7 +39,7 @@ def leaderboard(facts: Facts) -> Table:
         rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
-        cost = numeric(float(np.mean(costs)) if costs else None)
+        cost = whole(float(np.mean(costs)) if costs else math.nan)
         head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, count, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=facts.kinds[label]))
     return Table("leaderboard", tuple(columns), tuple(body))
@@ -75,27 +75,38 @@ def numbers(facts: Facts, table: Table) -> dict[str, Any]:
     and of its division (4). ``ranks``: view -> group of tasks (empty: all) -> by row the average rank by the own metrics and
     the number of tasks, null outside. ``costs``: budget axis -> group -> by row the mean over tasks, or null.
     """
-    labels, tasks = [row.entries[0].text for row in table.rows], list(facts.by_task)
-    cells, rows = {(c.task, c.label): c for c in facts.cells}, by_label(facts.board)
-    among: dict[tuple[str, str], int] = {}
-    for view, found in facts.views.items():
-        bit = 1 if not view else 4 if view in facts.parts else 2
-        for key in ((r["task"], r["label"]) for r in found.board.to_dict("records") if r["best"]):
-            among[key] = among.get(key, 0) | bit
-    own = [[_own_cell(rows[label].get(t), among.get((t, label))) for t in tasks] for label in labels]
-    metrics: list[dict[str, Any]] = [{"name": "", "title": "each task's own metric", "cells": own}]
-    for metric in dict.fromkeys(m for c in facts.cells for m in c.values):
-        goal = registry.metrics()[metric].goal if metric in registry.metrics() else ""
-        shown = [[_metric_cell(cells.get((t, label)), metric) for t in tasks] for label in labels]
-        short = [row[: max((i + 1 for i, cell in enumerate(row) if cell is not None), default=0)] for row in shown]
-        metrics.append({"name": metric, "title": name(metric) + (f" ({goal})" if goal else ""), "cells": short})
-    groups = ["", *dict.fromkeys(map(str, facts.board["group"]))]
+    labels, groups = [row.entries[0].text for row in table.rows], ["", *dict.fromkeys(map(str, facts.board["group"]))]
     return {
-        "metrics": metrics,
+        "metrics": [_own_metrics(facts, labels), *(_one_metric(facts, metric, labels) for metric in _measured(facts))],
         "ranks": {v: {g: _ranks(_part(found.board, g), labels) for g in groups} for v, found in facts.views.items()},
         "costs": {a: {g: _costs(_part(facts.board, g), a, labels) for g in groups} for a in facts.cost_axes},
         "axes": facts.cost_axes,
     }
+
+
+def _own_metrics(facts: Facts, labels: Sequence[str]) -> dict[str, Any]:
+    """Every task by its own metric."""
+    rows, among = by_label(facts.board), dict[tuple[str, str], int]()
+    for view, found in facts.views.items():
+        bit = 1 if not view else 4 if view in facts.parts else 2
+        best = found.board[found.board["best"].astype(bool)]
+        for key in zip(best["task"], best["label"], strict=True):
+            among[key] = among.get(key, 0) | bit
+    cells = [[_own_cell(rows[label].get(t), among.get((t, label))) for t in facts.by_task] for label in labels]
+    return {"name": "", "title": "each task's own metric", "cells": cells}
+
+
+def _measured(facts: Facts) -> list[str]:
+    """The metrics of all cells."""
+    return list(dict.fromkeys(m for c in facts.cells for m in c.values))
+
+
+def _one_metric(facts: Facts, metric: str, labels: Sequence[str]) -> dict[str, Any]:
+    """All tasks by one metric."""
+    row, cells = registry.metrics().get(metric), {(c.task, c.label): c for c in facts.cells}
+    shown = [[_metric_cell(cells.get((t, label)), metric) for t in facts.by_task] for label in labels]
+    short = [row[: max((i + 1 for i, cell in enumerate(row) if cell is not None), default=0)] for row in shown]
+    return {"name": metric, "title": name(metric) + (f" ({row.goal})" if row and row.goal else ""), "cells": short}
 
 
 def _part(board: pd.DataFrame, group: str) -> pd.DataFrame:

@@ -8,15 +8,14 @@ MEANS = (
 )
 PARETO = (
     "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
-    "and further left is better. Grey: as good as exact draws. Dashed: no method is better at this cost."
+    "and further left is better. Line at 1: as good as exact draws. Named: no method is better at this cost; grey: the others."
 )
 CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
 CHANGES_TITLE = "second run against the first, change in {scale}"
 AVERAGE_RANKS = "Methods that are ranked on every task."
 PROFILE = (
-    "A replicate solves a task when its error is at most {factor} times the lowest final median of all methods (log "
-    "likelihoods: within {nats} nats), or that of as many exact draws where this is higher. Budgets are resolved to "
-    "checkpoints. Higher and further left is better. Bands: 95%, over replicates."
+    "Solved by a replicate: its error is at most {factor} times the lowest final median (log likelihoods: within {nats} nats), or "
+    "that of exact draws. Bands: 95%, over replicates."
 )
 CURVES = (
     "Lines: medians over replicates at up to seven checkpoints; bands: lower to upper quartile. Lines end where the "

@@ -4,8 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from parvibench.reporting.formatting import count, number
-
 PLUG_IN = "Plug-in {algorithm}."
 IN_THIS_SUITE = " In this suite: {reason}."
 PREDICTIONS = "certified posterior predictions at held-out points"
@@ -40,14 +38,6 @@ def reference(rows: int, *, exact: bool, grade: str) -> str:
 def value(found: Any) -> str:
     """An entry of a certificate, or a suite."""
     return found if isinstance(found, str) else json.dumps(found).replace('"', "")
-
-
-def results(group: str, average: float, n: int, best: Sequence[str], exact: Sequence[str]) -> str:
-    """A method's results on a kind of target of ``n`` tasks; where it is among the best, and passes for exact draws."""
-    parts = [f"average rank {number(average)} over {count(n, 'task')}"]
-    parts += [f"among the best on {', '.join(best)}"] if best else []
-    parts += [f"indistinguishable from exact draws on {', '.join(exact)}"] if exact else []
-    return f"{group}: {'; '.join(parts)}."
 
 
 def setting(values: Sequence[str]) -> str:

@@ -1,8 +1,11 @@
 """The methods among the best of a target or of several, and how sure that is."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from parvibench.reporting.formatting import count, interval, join, name, number
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from parvibench.reporting.formatting import count, interval, join, name, named, number
 
 #: Most methods that a sentence names.
 _NAMED, _FEW = 6, 3
@@ -25,8 +28,51 @@ RULE = (
     "rank tests against the floor, in the same family). Replicates that differ more can hide differences from such tests. Methods "
     "that have not converged take part and are marked."
 )
+#: What a table of recommended methods shows; first word of a warning -> the warning in a few words.
+_EXPLAINED = (
+    "Use: methods within 1.5 times the lowest error of all, or of exact draws (log likelihoods: 0.1 nats), in 95% of resampled "
+    "replicates; cheapest first. × floor: error over that of as many exact draws, 1 is as good. Score evaluations: of a "
+    "replicate until it comes so near. Not settled: so near in some resamples only."
+)
+_IN_SHORT = {
+    "transient": "transient: its chains have not mixed.", "still": "still improving: its error was still falling.",
+    "lost": "lost: replicates that diverged.", "convergence": "convergence unknown: no R-hat of its chains.",
+}  # fmt: skip
 _TESTED = " ({tests}, Holm over {pairs}, 5%)"
 _FAR = "than exact draws, with over five times the medians of the methods that pass for them"
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """A method that is near the best on most tasks of a kind of target."""
+
+    label: str
+    tasks: int  #: on so many of the tasks at least
+    result: float  #: the largest on the so many tasks where it is lowest, as a leaderboard shows it
+    cost: float  #: score evaluations until it is near, or in all, of the median replicate; geometric mean over tasks
+    warnings: tuple[str, ...]  #: on some task of the kind
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What to use for a kind of target."""
+
+    where: str  #: kind of target, or empty for all tasks
+    tasks: tuple[str, ...]
+    unit: str  #: of the results; empty where tasks have several metrics
+    methods: tuple[Recommended, ...]  #: empty where none is settled
+    unsettled: tuple[str, ...]  #: methods that would be among these in some resamples, and are not in others
+    dearer: bool  #: whether the second method needs more score evaluations than the first, in 95% of the resamples
+
+    @property
+    def on_every_task(self) -> bool:
+        """Whether the methods are near on every task."""
+        return bool(self.methods) and self.methods[0].tasks == len(self.tasks)
+
+
+def caveat(unit: str) -> str:
+    """What a rank by a metric alone does not say; empty of most metrics."""
+    return "".join(said for start, said in BY_METRIC.items() if unit.startswith(start))
 
 
 def on_task(
@@ -62,23 +108,59 @@ def on_task(
     return f"On {name(where)}, {len(best)} of {compared} methods are among the best: {named}; {others}{tested}."
 
 
-def on_tasks(where: str, n_tasks: int, counts: Sequence[tuple[str, int, str]], compared: int) -> str:
-    """Who is among the best on every one of several tasks, or on most of them.
+def recommended(kind: Kind) -> str:
+    """What to use for a kind of target, how near it comes and at which cost; or that this is not settled."""
+    over = f"On {name(kind.where)} ({tasks(kind)})" if kind.where else f"On all targets ({tasks(kind)})"
+    if not kind.methods:
+        between = f": {named(kind.unsettled, _FEW)} in some resamples only" if kind.unsettled else ""
+        return f"{over}, no method is settled as near the best{between}."
+    first, *others = kind.methods
+    text = f"{over}, {warned(first)} {_near(first, kind)}, with {first.cost:,.0f} score evaluations"
+    if others:
+        text += f"; {warned(others[0])} "
+        text += (
+            f"needs {number(others[0].cost / first.cost)} times as many"
+            if kind.dearer
+            else f"{_near(others[0], kind)}, and which needs fewer is not settled"
+        )
+    return f"{text}.{caveat(kind.unit)}"
 
-    ``where``: the kind of target, or empty for all tasks; ``counts``: methods, numbers of tasks on which each is among the
-    best, and warnings, most first; ``compared``: methods with a finite result.
-    """
-    over = f"On {name(where)} ({count(n_tasks, 'task')}), " if where else f"Over all {n_tasks} tasks, "
-    if not counts:
-        return f"{over}no method has a finite result better than the initial distribution."
-    every = [(label, "", words) for label, n, words in counts if n == n_tasks]
-    if len(every) == 1:
-        return f"{over}{_named(every)} is the only one of {count(compared, 'method')} that is among the best on every task."
-    if every:
-        return f"{over}{len(every)} of {compared} methods are among the best on every task: {_named(every)}."
-    least = counts[:_FEW][-1][1]  # those that tie with the last of the first few are counted
-    most = _named([(label, str(n), words) for label, n, words in counts if n >= least], _FEW)
-    return f"{over}none of {count(compared, 'method')} is among the best on every task; most often are {most}."
+
+def tasks(kind: Kind) -> str:
+    """The number of tasks of a kind, or the name of its only one."""
+    return count(len(kind.tasks), "task") if len(kind.tasks) > 1 else name(kind.tasks[0])
+
+
+def warned(method: Recommended) -> str:
+    """A method with its warnings in brackets."""
+    return _named([(method.label, "", ", ".join(method.warnings))])
+
+
+def nearness(method: Recommended, kind: Kind) -> str:
+    """The result of a method with its unit; without a number where those of several tasks cannot be compared."""
+    if kind.unit == FLOORS:
+        return f"{number(method.result)} {kind.unit}"
+    return f"{kind.unit} {number(method.result)}" if len(kind.tasks) == 1 else ""
+
+
+def on_how_many(method: Recommended, kind: Kind) -> str:
+    """On how many of several tasks a method is near."""
+    n = len(kind.tasks)
+    return "" if n == 1 else "on every task" if method.tasks == n else f"on {method.tasks} of {n} tasks"
+
+
+def explained(kinds: Sequence[Kind]) -> str:
+    """What the table of these recommendations shows, and the warnings in it, each in a few words."""
+    warnings = {w.partition(" ")[0]: w for kind in kinds for method in kind.methods for w in method.warnings}
+    found = [f"{words[0].upper()}{words[1:]}" for first, words in _IN_SHORT.items() if first in warnings]
+    return " ".join([_EXPLAINED, *found])
+
+
+def _near(method: Recommended, kind: Kind) -> str:
+    result, where = nearness(method, kind), on_how_many(method, kind)
+    if not result:
+        return f"is near the best {kind.unit} {where}".replace("  ", " ")
+    return f"comes to {result} or nearer {where}" if where else f"comes to {result}"
 
 
 def _named(methods: Sequence[tuple[str, str, str]], most: int = _NAMED) -> str:

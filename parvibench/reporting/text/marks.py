@@ -38,7 +38,7 @@ UNFINISHED = "This run is {state}: {missing} of {cells} cells have no result yet
 OVER_FLOOR = "{metric} over its floor (1: as good as exact draws)"
 #: What bold and italics mean, in Markdown and on the terminal.
 BOLD = "Bold: methods among the best of the task, than which no other is significantly better. Anchors, in italics, are not ranked."
-BOLD_SHORT = "bold: among the best of the task (no other method is significantly better); italics: anchors, not ranked"
+BEST_SHORT = "{look}: among the best of the task (no other method is significantly better){anchors}"
 #: Marks for the words of the column ``marks``.
 _OF_WORDS = {
     "transient": "†", "still improving": "↓", UNDIAGNOSED: "°", NO_BETTER: "‡", ONE_POINT: "•", MORE: "+", "edge": "|", "untuned": "?",

@@ -45,12 +45,19 @@ def starts(others: Mapping[str, Collection[str]]) -> str:
     return "All methods started at the task's initial points (which differ between numbers of chains)."
 
 
-def protocol(budget: Mapping[str, float], numbers: Mapping[str, int | None], passes: Collection[float] = ()) -> str:
-    """Budget, points and replicates of all methods; ``passes``: budgets in score evaluations of tasks scored by mini-batches."""
+def protocol(
+    budget: Mapping[str, float],
+    numbers: Mapping[str, int | None],
+    passes: Collection[float] = (),
+    *,
+    others: bool = False,
+) -> str:
+    """Budget, points and replicates of all methods but ``others``; ``passes``: budgets in score evaluations of tasks scored by mini-batches."""
     parts = [f"{value:,g} {_BUDGETS.get(key, key)}" for key, value in budget.items()]
     parts += [f"{n:,} {what}" for what, n in numbers.items() if n]
     ends = " to ".join(dict.fromkeys(f"{end:,.0f}" for end in (min(passes), max(passes)))) if passes else ""
-    return f"Budget of each method: {join(parts)}.{_PASSES.format(ends=ends) if ends else ''}" if budget else ""
+    more = " (rows marked + have more)" if others else ""
+    return f"Budget of each method{more}: {join(parts)}.{_PASSES.format(ends=ends) if ends else ''}" if budget else ""
 
 
 def converged(judged: int, counts: Mapping[str, int], no_better: int) -> str:

@@ -72,7 +72,7 @@ function fillBoard() {
     put(row.cells[2], average === null ? "" : number(average), average);
     put(row.cells[3], tasks ? String(tasks) : "", tasks);
     const cost = numbers.costs[axis][group][r];
-    put(row.cells[4], cost === null ? "" : number(cost), cost);
+    put(row.cells[4], cost === null ? "" : axis === "seconds" ? number(cost) : Math.round(cost).toLocaleString("en-US"), cost);
     headers.slice(HEAD).forEach((_, c) => {
       const cell = row.cells[HEAD + c], found = metric.cells[r][c] ?? null;
       const [text, key, best] = found === null ? ["", null] : typeof found === "number" ? [number(found), found] : found;
@@ -135,7 +135,8 @@ function filter() {
     shown += row.hidden ? 0 : 1;
   }
   const others = numbers.metrics[control("metric").value].name ? " Sentences, ranks, best methods and pictures over tasks are by each task's own metric." : "";
-  control("filtered").textContent = (wanted || kind || group ? `${shown} of ${all} rows.` : "") + others;
+  const left = group ? " Pictures over tasks are of all targets." : "";
+  control("filtered").textContent = (wanted || kind || group ? `${shown} of ${all} rows.` : "") + left + others;
   amongKind();
   draw(kind);
   fillBoard();
