@@ -12,12 +12,16 @@ import parvibench as pb
 from parvibench.core.errors import DataMissingError
 from parvibench.core.registry import load_task
 from parvibench.data.draws.forms import in_coordinates
-from parvibench.reference import own
+from parvibench.metrics import own_floors
+from parvibench.reference import build
 from parvibench.targets import posteriordb
 
 RNG = np.random.default_rng(72)
 SHAPE = (10, 1000)
-SMALL = {"ROWS": 600, "POOL": 3000, "SIZES": (100,), "_FEWEST": 60, "SETS_A_METRIC": 1, "_CURVE": ()}
+SMALL = {
+    own_floors: {"SIZES": (100,), "FEWEST": 300, "SETS_A_METRIC": 1, "CURVE": ()},
+    build: {"ROWS": 600, "POOL": 3000},
+}
 X = np.linspace(-1, 1, 3)
 
 
@@ -65,8 +69,9 @@ def missing(*_: object) -> Path:
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(posteriordb.FOLDER_VARIABLE, str(write_posteriordb(tmp_path / "copy", [], COPY)))
-    for name, value in SMALL.items():
-        monkeypatch.setattr(own, name, value)
+    for module, values in SMALL.items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
 
 
 def test_posteriors_are_judged_by_their_draws_which_are_tested_once(copy: None, tmp_path: Path) -> None:
