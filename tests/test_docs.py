@@ -32,7 +32,7 @@ PAGES = [
 ]
 PAGES = [page for page in PAGES if page.is_file()]  # tests copied next to an installed wheel have none
 #: Languages of blocks that run, and of those that are read only.
-RUN, READ = ("python", "bash"), ("sh", "py", "yml", "yaml", "text")
+RUN, READ = ("python", "bash"), ("sh", "py", "stan", "yml", "yaml", "text")
 
 
 class Block(NamedTuple):

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.atomic import write_atomically
 from parvibench.core.metric import Context
 from parvibench.core.reference import Floored, Floors, Reference, Values, home_of, load_pool
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
+from parvibench.data.atomic import write_atomically
 
 from .compute import in_parallel, values_of
 from .divergence import NEAREST

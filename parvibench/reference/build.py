@@ -35,7 +35,7 @@ from parvibench.metrics.own_floors import SEED, Plan, drawn_from, forecast, plan
 from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floor_summaries, identity, origin, write
-from .chains import chains_of, trial
+from .chain_runs import chains_of, trial
 from .gates import Effort, Gate, density_gates, diagnostics, grade_of, mixing_gates, refusal, summary
 
 #: Rows of a reference, and draws of the pool that floors come from.

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from parvibench.core.atomic import write_atomically
 from parvibench.core.task import Task
+from parvibench.data.atomic import write_atomically
 from parvibench.metrics.floors import rounded
 
 FORMAT = 2

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import math
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TRIED = 4
 #: Relative difference of a score from the log density's central differences, and of two scores of one density.
 _AGREEMENT, _SAME = 1e-3, 1e-3
+#: Distances from the start, in its spreads, and coordinates, where the scores in single and double precision are compared.
+_FAR, _AXES = (100, 1000, 3000, 10_000), 20
+#: A score in single precision that is too long by more than this share is reported; too short are those that saturate.
+_OFF = 0.05
 T = TypeVar("T", bound="FunctionTask")
 
 
@@ -274,6 +279,8 @@ def checked(task: T, *, derived: bool = False) -> T:
             _repeat(task, "score", x)
             if not derived:
                 _compare(task, x, score)
+        if task.precision is None:
+            _far_out(task, x)
         provides = {"score", "full-batch"} | ({"hvp"} if _differentiates_twice(task, x) else set())
         if task.draw is not None:
             _drawn(task, "exact", task.draw, 2, Generator().manual_seed(0))
@@ -395,6 +402,28 @@ def _compare(task: FunctionTask, x: Tensor, score: Tensor) -> None:
             f"{task.name}: score is not the gradient of log_density: at {_shown(x[i])} it says {float(claimed[i]):.6g} along "
             f"{_shown(along[i])}, differences of log_density say {float(slope[i]):.6g}"
         )
+
+
+def _far_out(task: FunctionTask, x: Tensor) -> None:
+    """Warn where the score in single precision is off far from the initial points (n, D), as runs in float32 would have it."""
+    centre, axes = x.mean(0), torch.eye(task.dim, dtype=x.dtype)[:_AXES]
+    target, spread = task.target([0], "cpu", x.dtype), float((x - centre).abs().max()) or 1.0
+    for distance in _FAR:
+        steps = torch.cat([axes, -axes]) * distance * spread
+        points = torch.cat([steps, centre + steps])[None].float()
+        try:
+            single, double = (target.score(points.to(dtype))[0].double() for dtype in (torch.float32, torch.float64))
+        except Exception:  # a density may be undefined so far out
+            return
+        off = single.norm(dim=1) / double.norm(dim=1) - 1
+        if len(off := off[off.isfinite()]) and (worst := float(off.max())) > _OFF:
+            warnings.warn(
+                f"{task.name}: the score in single precision is {worst:.0%} too long at a distance of {distance * spread:.3g} from "
+                "the start, as that of logsumexp is where its terms are large: write log_density(x.double()), or take differences "
+                "before the logarithm, (terms - terms.detach().max()).exp().sum().log()",
+                stacklevel=4,
+            )
+            return
 
 
 def _differentiates_twice(task: FunctionTask, x: Tensor) -> bool:

@@ -13,7 +13,7 @@ tasks: [bnn-diabetes-sklearn, banana]
 algorithms: [sgld]
 particles: 5
 budget: {scores_per_particle: 60}
-tune: {step_size: [1.0e-3, 10.0], points: 2, replicates: 2, share: 0.5}
+tune: {step_size: [1.0e-3, 10.0], points: 2, replicates: 2}
 """
 
 
@@ -21,9 +21,9 @@ def test_mini_batches_have_the_horizon_of_the_rows_that_are_left() -> None:
     """A score of a batch is its share of the rows; of 80% of the rows it is a share larger by 1 / 0.8."""
     cells = tuning.Tuner(parse_suite(SUITE.encode(), "mine.yaml")).first_cells()
     budgets = {c.task: c.spec.budget.score_evaluations for c in cells}
-    assert budgets["banana"] == pytest.approx(60 * 5 * 0.5)
+    assert budgets["banana"] == pytest.approx(60 * 5 * 0.25)
     task = load_task("bnn-diabetes-sklearn")
-    assert budgets[task.name] == pytest.approx(60 * 5 * task.batch_size / task.rows * 0.5 / 0.8)
+    assert budgets[task.name] == pytest.approx(60 * 5 * task.batch_size / task.rows * 0.25 / 0.8)
 
 
 def test_a_method_with_its_own_number_of_particles_has_the_budget_of_the_others() -> None:

@@ -21,7 +21,7 @@ from parvibench.core.registry import has_reference, load_task
 from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.reference.build import build_from_draws, default_folder
-from parvibench.reference.chains import chains_of
+from parvibench.reference.chain_runs import chains_of
 from parvibench.reference.gates import Effort
 from parvibench.tasks._posterior import PosteriorTask, Uniform
 from parvibench.tasks._transforms import Layout

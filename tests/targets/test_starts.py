@@ -11,7 +11,7 @@ import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, UnsupportedError
 from parvibench.core.task import Task
-from parvibench.reference.chains import chains_of
+from parvibench.reference.chain_runs import chains_of
 from parvibench.reference.gates import Effort
 from parvibench.targets.starts import begin_at_fits
 

@@ -20,9 +20,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import from_json
 
-from parvibench.core.atomic import write_atomically as write_atomically
 from parvibench.core.errors import DamagedError, DiskError, InputError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord
+from parvibench.data.atomic import write_atomically as write_atomically
 
 #: Most bytes of a text file, and of a snapshot.
 MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30
