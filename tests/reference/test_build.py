@@ -22,7 +22,7 @@ from parvibench.core.task import Facts, Task
 from parvibench.metrics import floors, own_floors
 from parvibench.reference import build as builder
 from parvibench.reference import gates
-from parvibench.reference.chains import Whitened
+from parvibench.reference.chain_runs import Whitened
 from parvibench.reference.checks import verify
 from parvibench.reference.gates import Effort
 
