@@ -14,17 +14,12 @@ from parvibench.core.task import Task
 from parvibench.harness.marks.log_z import verdicts
 from parvibench.harness.store.results import median_of
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.targets.jax_models import NumpyroTask
-from parvibench.targets.pymc_models import PymcTask
-from parvibench.targets.pyro_models import PyroTask
+from parvibench.targets.generative import DOORS
 from parvibench.targets.stan_models import StanTask
 
 from .facts import agreement
 from .formatting import name, named, number
 from .presented import Results
-
-#: Methods that are compared, and named in a sentence; p of KSD below which a method is not trusted.
-_COMPARED, _NAMED, _REFUTED = 20, 6, 0.001
 
 FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floors above which no method came near
 
@@ -51,68 +46,51 @@ def _untested(results: Results, task: Task, cells: list[CellRecord], place: str)
     """KSD with its p-values, diagnostics and agreement of the methods, the one to trust, and what would settle it."""
     if not any("ksd" in cell.values for cell in cells):
         return []  # ranked by what they predict
-    draws = {c.label: found for c in cells[:_COMPARED] if (found := agreement.draws_of(results, c)) is not None}
-    p_values: dict[str, float] = {}
+    draws = {c.label: found for c in cells[:20] if (found := agreement.draws_of(results, c)) is not None}
+    tested = []
     for label, found in draws.items():
-        row = evaluate_samples(task, torch.tensor(found.samples[0]), metrics=["ksd"])["metrics"][0]
-        p_values |= {} if row["p_value"] is None else {label: row["p_value"]}
-    tested = ", ".join(f"{label} {value:.2g}" for label, value in p_values.items())
-    p = f" p of KSD by wild bootstrap (first replicate): {tested}." if tested else ""
+        row = evaluate_samples(task, torch.tensor(found[0][0]), metrics=["ksd"])["metrics"][0]
+        tested += [] if row["p_value"] is None else [f"{label} {row['p_value']:.2g}"]
+    p = f" p of KSD by wild bootstrap (first replicate): {', '.join(tested)}." if tested else ""
+    compared = [cell for cell in cells if cell.label in draws]
     agree = agreement.agreements(draws)
-    passing = [
-        c.label
-        for c in cells
-        if c.label in draws and p_values.get(c.label, 1.0) >= _REFUTED and agreement.sound(results, c)
-    ]
-    chosen = agreement.trusted(cells, agree, passing)
+    passing = [cell.label for cell in compared if agreement.sound(results, cell)]
+    chosen = agreement.trusted(compared, agree, passing)
+    trust = f"Trust none: R-hat, ESS and divergences pass for {named(passing, 6) or 'no method'}{', without agreement' * bool(passing)}."
+    if chosen is not None:
+        trust = (
+            f"Trust {name(chosen.label)}: its R-hat, ESS and divergences pass, and another method agrees with its means and standard "
+            "deviations. Agreement cannot show a mode that all methods missed."
+        )
     return [
         f"{task.name} has no reference. A rank by KSD is weak evidence: it sees neither wrong weights of separated modes nor a "
         f"mode that was missed.{p}",
-        *(_method(cell, agree[cell.label]) for cell in cells if cell.label in draws),
-        _trust(chosen, passing, agree),
+        *(_method(cell, agree[cell.label]) for cell in compared),
+        trust,
         _settled(task, place, chosen),
     ]
 
 
 def _method(cell: CellRecord, others: Mapping[str, bool | None]) -> str:
     """Diagnostics of a method at its cost, and the methods that it agrees with."""
-    known = {metric: median_of(cell, metric) for metric in ("rhat", "ess_bulk", "ess_tail", "divergences")}
-    said = [] if known["rhat"] is None else [f"R-hat {number(known['rhat'])}"]
+    rhat, divergences = median_of(cell, "rhat"), median_of(cell, "divergences")
+    said = [] if rhat is None else [f"R-hat {number(rhat)}"]
     for metric, short in (("ess_bulk", "bulk ESS"), ("ess_tail", "tail ESS")):
-        if (ess := known[metric]) is not None and cell.score_evaluations and cell.seconds:
-            per_second = number(ess * cell.n_replicates / cell.seconds)
-            said.append(
-                f"{short} {number(1000 * ess / cell.score_evaluations)} per 1,000 evaluations, {per_second} per second"
-            )
-    said += [] if known["divergences"] is None else [f"{100 * known['divergences']:.2g}% divergences"]
-    agreeing = [label for label, same in others.items() if same]
-    unclear = others and all(same is None for same in others.values())
-    said.append(
-        "too few effective draws to compare"
-        if unclear
-        else f"agrees with {named(agreeing, _NAMED) or 'no other method'}"
-    )
+        if (ess := median_of(cell, metric)) is not None and cell.score_evaluations and cell.seconds:
+            each = number(1000 * ess / cell.score_evaluations), number(ess * cell.n_replicates / cell.seconds)
+            said.append(f"{short} {each[0]} per 1,000 evaluations, {each[1]} per second")
+    said += [] if divergences is None else [f"{100 * divergences:.2g}% divergences"]
+    nobody = "no other method" if not others or False in others.values() else "none: too few effective draws to tell"
+    said.append(f"agrees with {named([label for label, same in others.items() if same], 6) or nobody}")
     return f"  {name(cell.label)}: {'; '.join(said)}"
-
-
-def _trust(chosen: CellRecord | None, passing: list[str], agree: agreement.Agreements) -> str:
-    if chosen is not None:
-        others = [label for label, same in agree[chosen.label].items() if same]
-        return (
-            f"Trust {name(chosen.label)}: its R-hat, ESS, divergences and KSD pass, and it agrees with {named(others, _NAMED)} "
-            "in means and standard deviations. Agreement cannot show a mode that all of them missed."
-        )
-    why = f"{named(passing, _NAMED)} alone" if len(passing) == 1 else f"{named(passing, _NAMED)}, which do not agree"
-    return f"Trust none: by R-hat, ESS, divergences and KSD passes {why if passing else 'no method'}."
 
 
 def _settled(task: Task, place: str, chosen: CellRecord | None) -> str:
     """Commands that settle which method is right; calibration where the model draws data."""
-    sampler = shlex.quote(chosen.algorithm if chosen else "nuts")
-    more = " --simulator SIMULATOR.stan" if isinstance(task, StanTask) else ""
-    calibrate = f" or calibrate: parvibench calibrate {shlex.quote(place)} -a {sampler}{more}"
-    draws_data = isinstance(task, NumpyroTask | PymcTask | PyroTask | StanTask)
-    return f"Build a reference: parvibench reference build {shlex.quote(place)}{calibrate if draws_data else ''}"
+    text = f"Build a reference: parvibench reference build {shlex.quote(place)}"
+    if isinstance(task, (StanTask, *DOORS)):
+        text += f"; or calibrate: parvibench calibrate {shlex.quote(place)} -a {shlex.quote(chosen.algorithm if chosen else 'nuts')}"
+    return text + (" --simulator SIMULATOR.stan" if isinstance(task, StanTask) else "")
 
 
 def _far(results: Results, task: Task) -> list[str]:
