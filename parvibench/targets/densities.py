@@ -31,7 +31,7 @@ LogDensity = Callable[[Tensor], Any]
 Draw = Callable[[int, Generator], Tensor]
 
 #: Exact transport plans of thousands of points would take most of a floor's time; the sliced distance stays.
-METRICS = tuple(metric for metric in DENSITY_METRICS if metric != "w2")
+METRICS = (*(metric for metric in DENSITY_METRICS if metric != "w2"), "ess_tail")
 Fit = Literal["pathfinder", "laplace"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Points at which a density is tried.

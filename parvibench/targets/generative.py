@@ -82,7 +82,7 @@ def generative(model: Any, name: str = "model", simulator: str | Path | None = N
             )
         pair = StanPair(model, StanModel(read(Path(simulator)), model.model.data))
         return Functions(model.name, pair.prior, pair.simulate, pair.model)
-    for kind, door in _DOORS.items():
+    for kind, door in DOORS.items():
         if isinstance(model, kind):
             return door(model)
     lacking = [f for f in _FUNCTIONS if not callable(getattr(model, f, None))]
@@ -373,4 +373,4 @@ class JaxPosteriors(JointTarget):
         return InJax(self._model._density, jax_library("jax").tree.map(lambda v: v[0], self._data))
 
 
-_DOORS = {NumpyroTask: FromNumpyro, PyroTask: FromPyro, PymcTask: FromPymc}
+DOORS = {NumpyroTask: FromNumpyro, PyroTask: FromPyro, PymcTask: FromPymc}

@@ -154,10 +154,12 @@ def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.M
         tasks=[task], algorithms=["svgd"], replicates=1, budget={"iterations": 3}, particles=60, out=tmp_path, tracking=False
     )  # fmt: skip
     monkeypatch.setattr(doubts.registry, "load_task", lambda _: task)
-    (said,) = doubts.doubts(results)
-    assert "weak evidence" in said
-    assert "svgd 0." in said
-    assert said.endswith("parvibench reference build without")
+    ksd, method, trust, settled = doubts.doubts(results)
+    assert "weak evidence" in ksd
+    assert "svgd 0." in ksd
+    assert method == "  svgd: agrees with no other method"
+    assert trust == "Trust none: R-hat, ESS and divergences pass for no method."
+    assert settled.endswith("parvibench reference build without")
 
 
 @pytest.mark.parametrize(("place", "said"), [(60.0, 1), (2.0, 0)])
