@@ -93,6 +93,7 @@ class PosteriorTask(Task):
 
     layout: Layout  #: the parameters
     make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
+    table: Callable[[], Variables] | None = None  #: the data, where they are not posteriordb's
     standardised: bool = True
     metrics: tuple[str, ...] = LEAN_METRICS
 
@@ -111,7 +112,7 @@ class PosteriorTask(Task):
 
     def variables(self) -> Variables:
         """The data, float64."""
-        return load_stan_data(self.data[0])
+        return load_stan_data(self.data[0]) if self.table is None else self.table()
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The posterior, the same for all replicates."""

@@ -10,7 +10,6 @@ posteriordb's eight_schools-eight_schools_centered and -eight_schools_noncentere
 - ``eight-schools-noncentered``: theta_j = mu + tau z_j, coordinates z_j, mu, log tau. Hardly any curvature is left.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,20 +97,15 @@ class NoncentredTarget(SchoolsTarget):
     centred = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class SchoolsTask(PosteriorTask):
-    """A posterior given Rubin's table."""
-
-    def variables(self) -> Variables:
-        """The table."""
-        return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
+def _table() -> Variables:
+    return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
 
 
 def _layout(effects: str) -> Layout:
     return layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE))
 
 
-EIGHT_SCHOOLS_CENTERED = SchoolsTask(
+EIGHT_SCHOOLS_CENTERED = PosteriorTask(
     name="eight-schools-centered",
     summary="effects of eight schools and how much they vary: a funnel",
     dim=10,
@@ -119,9 +113,10 @@ EIGHT_SCHOOLS_CENTERED = SchoolsTask(
     citation=_CITATION,
     layout=_layout("theta"),
     make=SchoolsTarget,
+    table=_table,
 )
 
-EIGHT_SCHOOLS_NONCENTERED = SchoolsTask(
+EIGHT_SCHOOLS_NONCENTERED = PosteriorTask(
     name="eight-schools-noncentered",
     summary="effects of eight schools in standardised coordinates",
     dim=10,
@@ -129,4 +124,5 @@ EIGHT_SCHOOLS_NONCENTERED = SchoolsTask(
     citation=_CITATION,
     layout=_layout("theta_trans"),
     make=NoncentredTarget,
+    table=_table,
 )
