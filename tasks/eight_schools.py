@@ -31,10 +31,8 @@ _CITATION = "Rubin (1981), Journal of Educational Statistics 6; posteriordb eigh
 class SchoolsTarget(JointTarget):
     """The unnormalised posterior of (theta, mu, log tau), or of (z, mu, log tau)."""
 
-    centred = True
-
     def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
+        self.dim, self.centred = parameters.dim, "theta" in parameters.places
         self._y, self._precision = place(data["y"]), place(data["sigma"] ** -2)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -91,12 +89,6 @@ def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
     return -0.5 * fit.sum() - 0.5 * (mu / _MU_SD) ** 2 - jnp.log1p((tau / _TAU_SCALE) ** 2)
 
 
-class NoncentredTarget(SchoolsTarget):
-    """The posterior of (z, mu, log tau)."""
-
-    centred = False
-
-
 def _table() -> Variables:
     return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
 
@@ -123,6 +115,6 @@ EIGHT_SCHOOLS_NONCENTERED = PosteriorTask(
     tags=frozenset({"posterior", "hierarchical"}),
     citation=_CITATION,
     layout=_layout("theta_trans"),
-    make=NoncentredTarget,
+    make=SchoolsTarget,
     table=_table,
 )

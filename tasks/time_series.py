@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, POSITIVE_ORDERED, Constraint, Layout, Parameter, Values, between, layout
+from ._transforms import POSITIVE, POSITIVE_ORDERED, Constraint, Layout, Parameter, between, layout
 
 _SEASONS = 12
 
@@ -104,11 +104,6 @@ def _drivers(level: Constraint) -> Layout:
     )
 
 
-def _left(values: Values) -> Tensor:
-    """What alpha1 leaves for beta1."""
-    return 1 - values["alpha1"]
-
-
 #: The bounds are the data's.
 _DRIVERS = _drivers(between(0, 1))
 
@@ -130,7 +125,7 @@ GARCH11 = posterior(
         Parameter("mu"),
         Parameter("alpha0", None, POSITIVE),
         Parameter("alpha1", None, between(0, 1)),
-        Parameter("beta1", None, between(0, _left)),
+        Parameter("beta1", None, between(0, lambda before: 1 - before["alpha1"])),
     ),
     GarchTarget,
 )

@@ -109,7 +109,7 @@ def _limits(pairs: list[str] | None) -> dict[str, float] | None:
 
 
 def _compared(results: report_api.Results, published: Any, as_json: bool) -> dict[str, Any]:
-    """Results beside published ones, as a document; printed unless that is printed."""
+    """Results next to published ones, as a document; printed as tables unless ``as_json``."""
     board, said = report_api.against(results, published)
     document = {"rows": json.loads(board.to_json(orient="records")), "sentences": said}
     if as_json:
