@@ -54,7 +54,8 @@ class ICATarget(Target):
     prior_precision: float = _PRIOR_PRECISION
 
     def __init__(self, x: Tensor, tempered: bool = False) -> None:
-        self.rows, self._channels = x.shape
+        self.rows: int = len(x)
+        self._channels = x.shape[1]
         self.dim = self._channels**2
         self._x = x
         #: Power of the likelihood.
@@ -69,25 +70,21 @@ class ICATarget(Target):
         w, _, sources, scale = self._sources(x, batch)
         # log cosh s = |s| + log(1 + exp(-2 |s|)) - log 2
         log_cosh = sources.abs() + softplus(-2 * sources.abs()) - math.log(2)
-        likelihood = self._rows * torch.linalg.slogdet(w)[1] - scale * log_cosh.sum((-2, -1))
+        likelihood = self.rows * torch.linalg.slogdet(w)[1] - scale * log_cosh.sum((-2, -1))
         prior = -0.5 * _PRIOR_PRECISION * x.square().sum(-1)
         return self._power * likelihood + prior + self._constant
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient n W^-T - tanh(W X) X^T - W / 100, not finite at singular W: (R, N, D) -> (R, N, D)."""
         w, data, sources, scale = self._sources(x, batch)
-        likelihood = self._rows * torch.linalg.inv_ex(w)[0].mT - scale * sources.tanh() @ data
+        likelihood = self.rows * torch.linalg.inv_ex(w)[0].mT - scale * sources.tanh() @ data
         return self._power * likelihood.flatten(-2) - _PRIOR_PRECISION * x
-
-    @property
-    def _rows(self) -> int:
-        return len(self._x)
 
     def _sources(self, x: Tensor, batch: Tensor | None) -> tuple[Tensor, Tensor, Tensor, float]:
         """W (R, N, p, p), observations (B, p) or (R, 1, B, p), their sources (R, N, p, B), and n/B."""
         w = x.reshape(*x.shape[:-1], self._channels, self._channels)
         data = self._x if batch is None else self._x[batch].unsqueeze(1)
-        return w, data, w @ data.mT, self._rows / data.shape[-2]
+        return w, data, w @ data.mT, self.rows / data.shape[-2]
 
 
 @dataclass(frozen=True, kw_only=True)

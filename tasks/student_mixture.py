@@ -8,6 +8,7 @@ little and MMD ranks. Start N(0, 10^2 I), as wide as the target, our choice.
 """
 
 import math
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
@@ -20,9 +21,11 @@ _COMPONENTS, _DIM, _HALF_WIDTH = 10, 50, 10.0
 _SECOND_MOMENTS = frozenset({"mean_error", "sd_error", "correlation_error", "sliced_w2", "w2"})
 
 
-_NUMBERS = torch.rand(_COMPONENTS, _DIM, generator=Generator().manual_seed(0), dtype=torch.float32)
-#: (K, D) float64.
-CENTRES = _HALF_WIDTH * (2 * _NUMBERS.double() - 1)
+@cache
+def centres() -> Tensor:
+    """(K, D) float64."""
+    numbers = torch.rand(_COMPONENTS, _DIM, generator=Generator().manual_seed(0), dtype=torch.float32)
+    return _HALF_WIDTH * (2 * numbers.double() - 1)
 
 
 def _density(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,7 +33,7 @@ def _density(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Components are next to the points: (R, K, N, D) temporaries.
     """
-    apart = x.unsqueeze(-3) - CENTRES.to(x).unsqueeze(-2)
+    apart = x.unsqueeze(-3) - centres().to(x).unsqueeze(-2)
     square = 1 + 0.5 * apart**2
     terms = -1.5 * square.log().sum(-1)
     shares = terms.softmax(-2).unsqueeze(-1)
@@ -43,7 +46,7 @@ def _draws(n: int, generator: Generator) -> Tensor:
     k = torch.randint(_COMPONENTS, (n,), generator=generator)
     z = torch.randn(n, _DIM, generator=generator, dtype=torch.float64)
     e = -torch.rand(n, _DIM, generator=generator, dtype=torch.float64).neg().log1p()
-    return CENTRES[k] + z / e.sqrt()
+    return centres()[k] + z / e.sqrt()
 
 
 STUDENT_MIXTURE_50D = FormulaTask(
