@@ -47,20 +47,7 @@ class Uniform(Start):
         return self.width * (2 * torch.rand(n, dim, generator=generator, dtype=torch.float64) - 1)
 
 
-class AutogradTarget(Target):
-    """A target whose score is its log density's gradient by autograd, both from one pass."""
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        if x.requires_grad and torch.is_grad_enabled():
-            return super().log_density_and_score(x, batch)
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = x.detach().clone().requires_grad_()
-            density = self.log_density(leaf)
-            return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
-
-
-class ModelTarget(AutogradTarget):
+class ModelTarget(Target):
     """A density written in constrained parameters.
 
     Args:
@@ -78,6 +65,10 @@ class ModelTarget(AutogradTarget):
         values, log_jacobian = self.layout.constrain(x)
         return self.log_joint(**values) + log_jacobian
 
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        return self.both_by_autograd(x, batch)
+
     @abstractmethod
     def prepare(self, data: Variables, place: Place) -> None:
         """Keep what the density needs of the data."""
@@ -93,6 +84,7 @@ class PosteriorTask(Task):
 
     layout: Layout  #: the parameters
     make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
+    table: Callable[[], Variables] | None = None  #: the data, where they are not posteriordb's
     standardised: bool = True
     metrics: tuple[str, ...] = LEAN_METRICS
 
@@ -111,7 +103,7 @@ class PosteriorTask(Task):
 
     def variables(self) -> Variables:
         """The data, float64."""
-        return load_stan_data(self.data[0])
+        return load_stan_data(self.data[0]) if self.table is None else self.table()
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The posterior, the same for all replicates."""

@@ -8,11 +8,9 @@ another version of Stan, are not taken for these.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,97 +20,60 @@ Values = Mapping[str, Tensor]
 Bound = float | Callable[[Values], Tensor]  #: a number, or a function of the parameters before
 
 
-class Constraint(ABC):
-    """A map from unconstrained coordinates (..., k) to a parameter (..., m), one to one onto its support."""
-
-    missing: ClassVar[int] = 0  #: m - k
-    suffix: ClassVar[str] = ""  #: of the names of coordinates: the transform, in a word
-
-    @abstractmethod
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """The parameter, (..., m), and the logarithm of the Jacobian's determinant, (...)."""
-
-
-class Free(Constraint):
-    """Any real number."""
-
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """The coordinates themselves."""
-        return u, u.new_zeros(())
-
-
-class Positive(Constraint):
-    """Positive numbers: exp(u)."""
-
-    suffix = "_log"
-
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """exp(u), and the sum of u."""
-        return u.exp(), u.sum(-1)
+Transformed = tuple[Tensor, Tensor]  #: the parameter, (..., m), and the logarithm of the Jacobian's determinant, (...)
 
 
 @dataclass(frozen=True)
-class Between(Constraint):
-    """Numbers between bounds: low + (high - low) / (1 + exp(-u))."""
+class Constraint:
+    """A map from unconstrained coordinates (..., k) to a parameter (..., m), one to one onto its support."""
 
-    suffix = "_logit"
-    low: Bound  #: lower bound
-    high: Bound  #: upper bound
+    transform: Callable[[Tensor, Values], Transformed]  #: of coordinates, and of the parameters before
+    suffix: str = ""  #: of the names of coordinates: the transform, in a word
+    missing: int = 0  #: m - k
 
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """The number, and the logarithm of (high - low) p (1 - p), p = 1 / (1 + exp(-u))."""
-        low, high = (_column(bound(before)) if callable(bound) else bound for bound in (self.low, self.high))
-        width = high - low
+
+#: Any real number; positive ones, exp(u).
+FREE = Constraint(lambda u, _: (u, u.new_zeros(())))
+POSITIVE = Constraint(lambda u, _: (u.exp(), u.sum(-1)), "_log")
+#: Increasing positive numbers: differences are exponentials, the first counted from 0.
+POSITIVE_ORDERED = Constraint(lambda u, _: (u.exp().cumsum(-1), u.sum(-1)), "_ordered")
+
+
+def between(low: Bound, high: Bound) -> Constraint:
+    """Numbers between bounds: low + (high - low) p, p = 1 / (1 + exp(-u)); the Jacobian is (high - low) p (1 - p)."""
+
+    def transform(u: Tensor, before: Values) -> Transformed:
+        a, b = (bound(before).unsqueeze(-1) if callable(bound) else bound for bound in (low, high))
+        width = b - a
         log_width = width.log() if isinstance(width, Tensor) else math.log(width)
-        return low + width * u.sigmoid(), (log_width + logsigmoid(u) + logsigmoid(-u)).sum(-1)
+        return a + width * u.sigmoid(), (log_width + logsigmoid(u) + logsigmoid(-u)).sum(-1)
+
+    return Constraint(transform, "_logit")
 
 
-def _column(bound: Tensor) -> Tensor:
-    """A bound (...) for parameters (..., m)."""
-    return bound.unsqueeze(-1)
+def _ordered(u: Tensor, before: Values) -> Transformed:
+    """Cumulative sums of (u_1, exp(u_2), ...), and the sum of u_2, ..."""
+    steps = torch.cat([u[..., :1], u[..., 1:].exp()], -1)
+    return steps.cumsum(-1), u[..., 1:].sum(-1)
 
 
-class Ordered(Constraint):
-    """Increasing numbers: the first is free, differences are exponentials."""
+def _stick(u: Tensor, before: Values) -> Transformed:
+    """The shares of the stick, and the sum of log share + log(1 - share) + log(rest before it).
 
-    suffix = "_ordered"
-
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """Cumulative sums of (u_1, exp(u_2), ...), and the sum of u_2, ..."""
-        steps = torch.cat([u[..., :1], u[..., 1:].exp()], -1)
-        return steps.cumsum(-1), u[..., 1:].sum(-1)
-
-
-class PositiveOrdered(Constraint):
-    """Increasing positive numbers: differences are exponentials, the first counted from 0."""
-
-    suffix = "_ordered"
-
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """Cumulative sums of exp(u), and the sum of u."""
-        return u.exp().cumsum(-1), u.sum(-1)
-
-
-class Simplex(Constraint):
-    """Positive numbers that sum to 1: each is a share of what those before leave.
-
-    The share of the k-th of m is 1 / (1 + exp(-u_k + log(m - k))), so that u = 0 gives equal numbers.
+    Each is a share of what those before leave: the k-th of m takes 1 / (1 + exp(-u_k + log(m - k))) of it, so that u = 0
+    gives equal numbers.
     """
-
-    missing, suffix = 1, "_stick"
-
-    def __call__(self, u: Tensor, before: Values) -> tuple[Tensor, Tensor]:
-        """The shares of the stick, and the sum of log share + log(1 - share) + log(rest before it)."""
-        k = u.shape[-1]
-        logits = u - torch.arange(k, 0, -1, dtype=u.dtype, device=u.device).log()
-        share, keep = logsigmoid(logits), logsigmoid(-logits)
-        rest = keep.cumsum(-1)  # log of what is left after each
-        left = rest - keep  # and before it
-        log_x = torch.cat([share + left, rest[..., -1:]], -1)
-        return log_x.exp(), (share + rest).sum(-1)
+    k = u.shape[-1]
+    logits = u - torch.arange(k, 0, -1, dtype=u.dtype, device=u.device).log()
+    share, keep = logsigmoid(logits), logsigmoid(-logits)
+    rest = keep.cumsum(-1)  # log of what is left after each
+    left = rest - keep  # and before it
+    log_x = torch.cat([share + left, rest[..., -1:]], -1)
+    return log_x.exp(), (share + rest).sum(-1)
 
 
-FREE, POSITIVE = Free(), Positive()
+#: Increasing numbers, the first of them free; positive numbers that sum to 1.
+ORDERED, SIMPLEX = Constraint(_ordered, "_ordered"), Constraint(_stick, "_stick", missing=1)
 
 
 @dataclass(frozen=True)
@@ -166,7 +127,7 @@ class Layout:
         total = x.new_zeros(x.shape[:-1])
         pieces = torch.split(x, [p.free for p in self.parameters], -1)
         for p, u in zip(self.parameters, pieces, strict=True):
-            value, log_jacobian = p.constraint(u, values)
+            value, log_jacobian = p.constraint.transform(u, values)
             values[p.name] = value.squeeze(-1) if p.size is None else value
             total = total + log_jacobian
         return values, total

@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 from parvibench.core.target import JointTarget
 
 from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Between, Layout, Parameter, layout
+from ._transforms import POSITIVE, Layout, Parameter, between, layout
 
 _VAGUE = 1e-3  # shape and rate of priors on precisions
 _FLAT = 1e-6  # precision of priors N(0, 1000)
@@ -115,12 +115,12 @@ GLMM_POISSON = posterior(
     "hierarchical, funnel",
     "Kery & Schaub (2012), Bayesian Population Analysis; posteriordb GLMM_Poisson_data-GLMM_Poisson_model",
     layout(
-        Parameter("alpha", None, Between(-20, 20)),
-        Parameter("beta1", None, Between(-10, 10)),
-        Parameter("beta2", None, Between(-10, 20)),
-        Parameter("beta3", None, Between(-10, 10)),
+        Parameter("alpha", None, between(-20, 20)),
+        Parameter("beta1", None, between(-10, 10)),
+        Parameter("beta2", None, between(-10, 20)),
+        Parameter("beta3", None, between(-10, 10)),
         Parameter("eps", 40),
-        Parameter("sigma", None, Between(0, 5)),
+        Parameter("sigma", None, between(0, 5)),
     ),
     CountsTarget,
 )

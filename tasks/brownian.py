@@ -101,11 +101,8 @@ class ScalesLaw:
         lows = points.view(*shape, 2)[:-1, :-1].flatten(0, 1)
         centres = filtered(lows + spacing / 2)[0]
         ends = torch.stack([corners[a : shape[0] - 1 + a, b : shape[1] - 1 + b] for a in (0, 1) for b in (0, 1)])
-        self._spacing, self._lows, self._bounds = (
-            spacing,
-            lows,
-            torch.maximum(ends.amax(0).flatten(), centres) + math.log(1.1),
-        )
+        self._spacing, self._lows = spacing, lows
+        self._bounds = torch.maximum(ends.amax(0).flatten(), centres) + math.log(1.1)
 
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Draws, (n, 2)."""

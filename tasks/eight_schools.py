@@ -10,7 +10,6 @@ posteriordb's eight_schools-eight_schools_centered and -eight_schools_noncentere
 - ``eight-schools-noncentered``: theta_j = mu + tau z_j, coordinates z_j, mu, log tau. Hardly any curvature is left.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,10 +31,8 @@ _CITATION = "Rubin (1981), Journal of Educational Statistics 6; posteriordb eigh
 class SchoolsTarget(JointTarget):
     """The unnormalised posterior of (theta, mu, log tau), or of (z, mu, log tau)."""
 
-    centred = True
-
     def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
+        self.dim, self.centred = parameters.dim, "theta" in parameters.places
         self._y, self._precision = place(data["y"]), place(data["sigma"] ** -2)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -92,26 +89,15 @@ def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
     return -0.5 * fit.sum() - 0.5 * (mu / _MU_SD) ** 2 - jnp.log1p((tau / _TAU_SCALE) ** 2)
 
 
-class NoncentredTarget(SchoolsTarget):
-    """The posterior of (z, mu, log tau)."""
-
-    centred = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchoolsTask(PosteriorTask):
-    """A posterior given Rubin's table."""
-
-    def variables(self) -> Variables:
-        """The table."""
-        return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
+def _table() -> Variables:
+    return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
 
 
 def _layout(effects: str) -> Layout:
     return layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE))
 
 
-EIGHT_SCHOOLS_CENTERED = SchoolsTask(
+EIGHT_SCHOOLS_CENTERED = PosteriorTask(
     name="eight-schools-centered",
     summary="effects of eight schools and how much they vary: a funnel",
     dim=10,
@@ -119,14 +105,16 @@ EIGHT_SCHOOLS_CENTERED = SchoolsTask(
     citation=_CITATION,
     layout=_layout("theta"),
     make=SchoolsTarget,
+    table=_table,
 )
 
-EIGHT_SCHOOLS_NONCENTERED = SchoolsTask(
+EIGHT_SCHOOLS_NONCENTERED = PosteriorTask(
     name="eight-schools-noncentered",
     summary="effects of eight schools in standardised coordinates",
     dim=10,
     tags=frozenset({"posterior", "hierarchical"}),
     citation=_CITATION,
     layout=_layout("theta_trans"),
-    make=NoncentredTarget,
+    make=SchoolsTarget,
+    table=_table,
 )

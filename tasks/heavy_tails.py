@@ -19,16 +19,14 @@ Where second moments are infinite or rest on few draws (the funnel: Var x2 = exp
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from scipy.special import gammaincinv
 from torch import Generator, Tensor
 
-from parvibench.core.exact import ExactTask
-from parvibench.core.target import InJax, JointTarget, Target
+from parvibench.core.exact import FormulaTask
+from parvibench.core.target import InJax
 from parvibench.core.task import DENSITY_METRICS, Facts
 
 _EXPONENT = 0.9
@@ -36,67 +34,41 @@ _RATE = 0.3
 _FLOOR = 1e-12
 
 #: A of the Student target, from numpy.random.RandomState(50); see the test of it.
-_MIXING = ((0.28216196, -0.11803875), (-0.11803875, 0.29587176))
+_MIXING = torch.tensor(((0.28216196, -0.11803875), (-0.11803875, 0.29587176)), dtype=torch.float64)
 
 _MOMENT_METRICS = frozenset({"mean_error", "sd_error", "correlation_error"})
 _NO_MOMENTS = tuple(m for m in DENSITY_METRICS if m not in _MOMENT_METRICS)
 
 
-class MonomialGammaTarget(Target):
-    """The normalised density of independent coordinates, log p = sum_j -rate |x_j|^a + const."""
-
-    dim = 2
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Log density in nats: (R, N, 2) -> (R, N)."""
-        a = _EXPONENT
-        constant = math.log(a) + math.log(_RATE) / a - math.lgamma(1 / a) - math.log(2)
-        return (constant - _RATE * x.abs().clamp_min(_FLOOR) ** a).sum(-1)
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Gradient, 0 on the axes: (R, N, 2) -> (R, N, 2)."""
-        return -_RATE * _EXPONENT * x.sign() * x.abs().clamp_min(_FLOOR) ** (_EXPONENT - 1)
+def _monomial_gamma(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalised log density of independent coordinates, sum_j -rate |x_j|^a + const, and score, 0 on the axes."""
+    a, size = _EXPONENT, x.abs().clamp_min(_FLOOR)
+    constant = math.log(a) + math.log(_RATE) / a - math.lgamma(1 / a) - math.log(2)
+    return (constant - _RATE * size**a).sum(-1), -_RATE * _EXPONENT * x.sign() * size ** (_EXPONENT - 1)
 
 
-class StudentTarget(Target):
-    """The normalised density of x = A z, z_j independent t_2: t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2)."""
+def _student(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalised log density and score A^-T s(z), s(u) = -3 u / (2 + u^2), of x = A z, z_j independent t_2.
 
-    dim = 2
-
-    def __init__(self, device: torch.device | str, dtype: torch.dtype) -> None:
-        mixing = torch.tensor(_MIXING, dtype=torch.float64)
-        self._inverse = torch.linalg.inv(mixing).to(device, dtype)
-        self._constant = -2 * math.log(2 * math.sqrt(2)) - float(torch.linalg.slogdet(mixing)[1])
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Log density in nats: (R, N, 2) -> (R, N)."""
-        z = x @ self._inverse.T
-        return -1.5 * (z**2 / 2).log1p().sum(-1) + self._constant
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Gradient A^-T s(z), s(u) = -3 u / (2 + u^2): (R, N, 2) -> (R, N, 2)."""
-        z = x @ self._inverse.T
-        return (-3 * z / (2 + z**2)) @ self._inverse
+    t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2).
+    """
+    inverse = torch.linalg.inv(_MIXING).to(x)
+    z = x @ inverse.T
+    constant = -2 * math.log(2 * math.sqrt(2)) - float(torch.linalg.slogdet(_MIXING)[1])
+    return -1.5 * (z**2 / 2).log1p().sum(-1) + constant, (-3 * z / (2 + z**2)) @ inverse
 
 
-class FunnelTarget(JointTarget):
-    """The normalised density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y), D >= 2."""
+def _funnel(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalised log density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y), D >= 2, and score.
 
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both, with q = exp(-v) ||y||^2: the gradient is (-v/9 + (q - D + 1) / 2, -exp(-v) y)."""
-        v, y = x[..., :1], x[..., 1:]
-        pull = -(-v).exp() * y
-        q, n = -(pull * y).sum(-1, keepdim=True), self.dim - 1
-        constant = -0.5 * self.dim * math.log(2 * math.pi) - math.log(3)
-        log_p = constant - (v**2 / 9 + n * v + q) / 2
-        return log_p.squeeze(-1), torch.cat([-v / 9 + (q - n) / 2, pull], -1)
-
-    def in_jax(self) -> InJax:
-        """The same, up to a constant."""
-        return InJax(_funnel_in_jax, ())
+    With q = exp(-v) ||y||^2 the gradient is (-v/9 + (q - D + 1) / 2, -exp(-v) y).
+    """
+    v, y = x[..., :1], x[..., 1:]
+    pull = -(-v).exp() * y
+    q, n = -(pull * y).sum(-1, keepdim=True), y.shape[-1]
+    constant = -0.5 * (n + 1) * math.log(2 * math.pi) - math.log(3)
+    log_p = constant - (v**2 / 9 + n * v + q) / 2
+    return log_p.squeeze(-1), torch.cat([-v / 9 + (q - n) / 2, pull], -1)
 
 
 def _funnel_in_jax(data: Any, x: Any) -> Any:
@@ -106,51 +78,25 @@ def _funnel_in_jax(data: Any, x: Any) -> Any:
     return -(v**2) / 18 - 0.5 * (len(y) * v + jnp.exp(-v) * (y @ y))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MonomialGammaTask(ExactTask):
-    """Independent coordinates with tails exp(-0.3 |x|^0.9)."""
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> MonomialGammaTarget:
-        """The density, the same for all replicates."""
-        return MonomialGammaTarget()
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, 2) float64."""
-        u = torch.rand(n, 2, generator=generator, dtype=torch.float64)
-        sign = 2 * torch.randint(2, (n, 2), generator=generator) - 1
-        power = torch.from_numpy(gammaincinv(1 / _EXPONENT, u.numpy())) / _RATE
-        return sign * power ** (1 / _EXPONENT)
+def _monomial_gamma_draws(n: int, generator: Generator) -> Tensor:
+    u = torch.rand(n, 2, generator=generator, dtype=torch.float64)
+    sign = 2 * torch.randint(2, (n, 2), generator=generator) - 1
+    power = torch.from_numpy(gammaincinv(1 / _EXPONENT, u.numpy())) / _RATE
+    return sign * power ** (1 / _EXPONENT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudentTask(ExactTask):
-    """Mixed Student t coordinates with infinite variance."""
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StudentTarget:
-        """The density, the same for all replicates."""
-        return StudentTarget(device, dtype)
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, 2) float64: t_2 = N(0, 1) / sqrt(E) with E ~ Exp(1)."""
-        z = torch.randn(n, 2, generator=generator, dtype=torch.float64)
-        e = -torch.rand(n, 2, generator=generator, dtype=torch.float64).neg().log1p()
-        return (z / e.sqrt()) @ torch.tensor(_MIXING, dtype=torch.float64).T
+def _student_draws(n: int, generator: Generator) -> Tensor:
+    """t_2 = N(0, 1) / sqrt(E) with E ~ Exp(1)."""
+    z = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    e = -torch.rand(n, 2, generator=generator, dtype=torch.float64).neg().log1p()
+    return (z / e.sqrt()) @ _MIXING.T
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunnelTask(ExactTask):
-    """Neal's funnel."""
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FunnelTarget:
-        """The density, the same for all replicates."""
-        return FunnelTarget(self.dim)
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64."""
-        x = torch.randn(n, self.dim, generator=generator, dtype=torch.float64)
-        x[:, 0] *= 3
-        x[:, 1:] *= (x[:, :1] / 2).exp()
-        return x
+def _funnel_draws(n: int, generator: Generator) -> Tensor:
+    x = torch.randn(n, 10, generator=generator, dtype=torch.float64)
+    x[:, 0] *= 3
+    x[:, 1:] *= (x[:, :1] / 2).exp()
+    return x
 
 
 def _monomial_gamma_facts() -> Facts:
@@ -167,16 +113,18 @@ def _funnel_facts(dim: int) -> Facts:
     return Facts(mean=torch.zeros(dim, dtype=torch.float64), sd=sd)
 
 
-MONOMIAL_GAMMA = MonomialGammaTask(
+MONOMIAL_GAMMA = FormulaTask(
     name="monomial-gamma",
     summary="independent coordinates with tails exp(-0.3 |x|^0.9)",
     dim=2,
     tags=frozenset({"2d", "exact", "sifg"}),
     citation="Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.2",
     facts=_monomial_gamma_facts(),
+    formula=_monomial_gamma,
+    draws=_monomial_gamma_draws,
 )
 
-STUDENT_T = StudentTask(
+STUDENT_T = FormulaTask(
     name="student-t",
     summary="two mixed Student t coordinates with two degrees of freedom",
     dim=2,
@@ -188,9 +136,11 @@ STUDENT_T = StudentTask(
     ),
     primary="mmd2",
     facts=Facts(mean=torch.zeros(2, dtype=torch.float64), infinite_moments=True),
+    formula=_student,
+    draws=_student_draws,
 )  # fmt: skip
 
-FUNNEL_10D = FunnelTask(
+FUNNEL_10D = FormulaTask(
     name="funnel-10d",
     summary="Neal's funnel: the scale of nine coordinates is the exponential of the first",
     dim=10,
@@ -199,4 +149,7 @@ FUNNEL_10D = FunnelTask(
     metrics=(*_NO_MOMENTS, "energy_distance"),
     primary="mmd2",
     facts=_funnel_facts(10),
+    formula=_funnel,
+    draws=_funnel_draws,
+    jax=InJax(_funnel_in_jax, ()),
 )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ._posterior import ModelTarget, Place, Variables, log_add, posterior
-from ._transforms import Parameter, PositiveOrdered, Simplex, layout
+from ._transforms import POSITIVE_ORDERED, SIMPLEX, Parameter, layout
 
 _STATES = 2
 
@@ -76,14 +76,14 @@ def _leading(x: Tensor) -> Tensor:
     return x.movedim(-1, 0).unsqueeze(-1)
 
 
-_ROWS = tuple(Parameter(name, _STATES, Simplex()) for name in ("theta1", "theta2"))
+_ROWS = tuple(Parameter(name, _STATES, SIMPLEX) for name in ("theta1", "theta2"))
 
 HMM_EXAMPLE = posterior(
     "hmm-example",
     "a hidden Markov model of two Gaussian states",
     "time series",
     "posteriordb hmm_example-hmm_example",
-    layout(*_ROWS, Parameter("mu", _STATES, PositiveOrdered())),
+    layout(*_ROWS, Parameter("mu", _STATES, POSITIVE_ORDERED)),
     ExampleTarget,
 )
 
@@ -92,6 +92,6 @@ HMM_DRIVE = posterior(
     "whether a basketball player drives: a hidden Markov model with two modes",
     "time series, multimodal",
     "posteriordb bball_drive_event_0-hmm_drive_0",
-    layout(*_ROWS, *(Parameter(name, _STATES, PositiveOrdered()) for name in ("phi", "lambda"))),
+    layout(*_ROWS, *(Parameter(name, _STATES, POSITIVE_ORDERED) for name in ("phi", "lambda"))),
     DriveTarget,
 )

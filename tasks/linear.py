@@ -109,19 +109,15 @@ def _model() -> LinearModel:
     return LinearModel(X, y, _NOISE_SD, prior_precision=1.0)
 
 
-def _linear_regression() -> LinearTask:
-    model = _model()
-    return LinearTask(
-        name="linear-regression",
-        summary="Bayesian linear regression, 60 rows in batches of 12, in closed form",
-        dim=model.X.shape[1],
-        tags=frozenset({"gaussian", "log-concave", "exact"}),
-        citation="ours",
-        batch_size=_BATCH,
-        rows=_ROWS,
-        facts=Facts(mean=model.mean, sd=model.covariance.diagonal().sqrt()),
-        model=model,
-    )
-
-
-LINEAR_REGRESSION = _linear_regression()
+_MODEL = _model()
+LINEAR_REGRESSION = LinearTask(
+    name="linear-regression",
+    summary="Bayesian linear regression, 60 rows in batches of 12, in closed form",
+    dim=_MODEL.X.shape[1],
+    tags=frozenset({"gaussian", "log-concave", "exact"}),
+    citation="ours",
+    batch_size=_BATCH,
+    rows=_ROWS,
+    facts=Facts(mean=_MODEL.mean, sd=_MODEL.covariance.diagonal().sqrt()),
+    model=_MODEL,
+)

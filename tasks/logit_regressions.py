@@ -12,8 +12,6 @@
   tau trades against all lambda_j: funnels, heavy left tails of the logarithms, two modes in some marginals.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -96,15 +94,11 @@ class SparseTarget(JointTarget):
         return log_p, torch.cat([total + _SHAPE - _RATE * scales, pull * factor - beta], -1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GermanTask(PosteriorTask):
-    """A posterior given the German credit data."""
-
-    def variables(self) -> Variables:
-        """Standardised features and a column of ones, X, and y = 1 for good customers."""
-        X, y = load("german-credit")
-        mean, sd = moments(X)
-        return {"X": np.column_stack([(X - mean) / sd, np.ones(len(X))]), "y": 2.0 - y}
+def _customers() -> Variables:
+    """Standardised features and a column of ones, X, and y = 1 for good customers."""
+    X, y = load("german-credit")
+    mean, sd = moments(X)
+    return {"X": np.column_stack([(X - mean) / sd, np.ones(len(X))]), "y": 2.0 - y}
 
 
 # fmt: off
@@ -123,7 +117,7 @@ DOGS = posterior(
 )
 # fmt: on
 
-GERMAN_CREDIT = GermanTask(
+GERMAN_CREDIT = PosteriorTask(
     name="german-credit",
     summary="logistic regression on the German credit data",
     dim=_FEATURES,
@@ -133,9 +127,10 @@ GERMAN_CREDIT = GermanTask(
     data=("german-credit",),
     layout=layout(Parameter("beta", _FEATURES)),
     make=_german,
+    table=_customers,
 )
 
-GERMAN_CREDIT_SPARSE = GermanTask(
+GERMAN_CREDIT_SPARSE = PosteriorTask(
     name="german-credit-sparse",
     summary="logistic regression on the German credit data with shrinking scales",
     dim=2 * _FEATURES + 1,
@@ -146,4 +141,5 @@ GERMAN_CREDIT_SPARSE = GermanTask(
         Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), Parameter("beta", _FEATURES)
     ),
     make=SparseTarget,
+    table=_customers,
 )

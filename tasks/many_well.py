@@ -13,15 +13,12 @@ than 1e-60 of the mass. Within a cell of width h the logarithm is at most h^2 / 
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.exact import ExactTask
-from parvibench.core.target import JointTarget
+from parvibench.core.exact import FormulaTask
 from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts
 
 _PAIRS = 16
@@ -34,31 +31,17 @@ def _log_well(x: Tensor) -> Tensor:
     return (6 - square) * square + 0.5 * x
 
 
-class ManyWellTarget(JointTarget):
-    """The unnormalised density of 16 pairs."""
-
-    dim = 2 * _PAIRS
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        a, b = x[..., ::2], x[..., 1::2]
-        log_p = (_log_well(a) - 0.5 * b**2).sum(-1)
-        return log_p, torch.stack([(12 - 4 * a**2) * a + 0.5, -b], -1).flatten(-2)
+def _density(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Log density of 16 pairs, unnormalised, and score."""
+    a, b = x[..., ::2], x[..., 1::2]
+    log_p = (_log_well(a) - 0.5 * b**2).sum(-1)
+    return log_p, torch.stack([(12 - 4 * a**2) * a + 0.5, -b], -1).flatten(-2)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ManyWellTask(ExactTask):
-    """Independent double wells."""
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> ManyWellTarget:
-        """The density, the same for all replicates."""
-        return ManyWellTarget()
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, 32) float64."""
-        wells = _wells(n * _PAIRS, generator).view(n, _PAIRS)
-        rest = torch.randn(n, _PAIRS, generator=generator, dtype=torch.float64)
-        return torch.stack([wells, rest], -1).flatten(-2)
+def _draws(n: int, generator: Generator) -> Tensor:
+    wells = _wells(n * _PAIRS, generator).view(n, _PAIRS)
+    rest = torch.randn(n, _PAIRS, generator=generator, dtype=torch.float64)
+    return torch.stack([wells, rest], -1).flatten(-2)
 
 
 def _wells(n: int, generator: Generator) -> Tensor:
@@ -93,7 +76,7 @@ def _facts() -> Facts:
     )
 
 
-MANY_WELL_32 = ManyWellTask(
+MANY_WELL_32 = FormulaTask(
     name="many-well-32",
     summary="sixteen independent double wells of unequal weight",
     dim=2 * _PAIRS,
@@ -101,4 +84,6 @@ MANY_WELL_32 = ManyWellTask(
     citation="Midgley et al. (2023), arXiv:2208.01893",
     metrics=(*LEAN_METRICS, *LOG_Z_METRICS),
     facts=_facts(),
+    formula=_density,
+    draws=_draws,
 )

@@ -23,7 +23,7 @@ from torch import Tensor
 from parvibench.core.target import JointTarget
 
 from ._posterior import Array, ModelTarget, Place, Variables, half_student, posterior
-from ._transforms import POSITIVE, Between, Layout, Parameter, layout
+from ._transforms import POSITIVE, Layout, Parameter, between, layout
 
 
 class VaryingTarget(JointTarget):
@@ -160,7 +160,7 @@ PILOTS = posterior(
     "Gelman & Hill (2006), Section 13.5; posteriordb pilots-pilots",
     layout(
         Parameter("a", 5), Parameter("b", 8), Parameter("mu_a"), Parameter("mu_b"),
-        *(Parameter(f"sigma_{name}", None, Between(0, 100)) for name in ("a", "b", "y")),
+        *(Parameter(f"sigma_{name}", None, between(0, 100)) for name in ("a", "b", "y")),
     ),
     PilotsTarget,
 )

@@ -14,16 +14,13 @@ messages and its marginals are trapezoidal sums, and draws follow as in ``diffus
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn.functional import pad
 
-from parvibench.core.exact import ExactTask
-from parvibench.core.target import JointTarget
+from parvibench.core.exact import FormulaTask
 from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts, Modes
 
 from .diffusion import Array, Smoother
@@ -35,48 +32,24 @@ _VARIANCE = _H / (_BETA * _STIFFNESS)  # of a step without the wells
 _WELL = _BETA * _H / (4 * _STIFFNESS)
 
 
-class FieldTarget(JointTarget):
-    """The unnormalised density."""
-
-    dim = _DIM
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        steps = pad(x, (0, 1)) - pad(x, (1, 0))
-        rest = 1 - x**2
-        log_p = -0.5 * steps.square().sum(-1) / _VARIANCE - _WELL * rest.square().sum(-1)
-        return log_p, steps.diff(dim=-1) / _VARIANCE + 4 * _WELL * x * rest
-
-
-def _stay(x: Tensor) -> Tensor:
-    return x
+def _density(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Log density, unnormalised, and score."""
+    steps = pad(x, (0, 1)) - pad(x, (1, 0))
+    rest = 1 - x**2
+    log_p = -0.5 * steps.square().sum(-1) / _VARIANCE - _WELL * rest.square().sum(-1)
+    return log_p, steps.diff(dim=-1) / _VARIANCE + 4 * _WELL * x * rest
 
 
 class FieldChain(Smoother):
     """The field as a random walk, weighted by the wells at every point and by its end at 0."""
 
     def __init__(self) -> None:
-        super().__init__(_stay, _VARIANCE, [0.0] * (_DIM // 5), low=-2.4, high=2.4, spacing=0.02)
+        super().__init__(lambda x: x, _VARIANCE, [0.0] * (_DIM // 5), low=-2.4, high=2.4, spacing=0.02)
 
     def _log_likelihood(self, k: int) -> Array:
         """The wells, and at the last point the step to 0."""
         end = 0.5 * self.grid**2 / _VARIANCE if k == self.steps - 1 else 0.0
         return np.asarray(-_WELL * (1 - self.grid**2) ** 2 - end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldTask(ExactTask):
-    """phi^4 on a line."""
-
-    chain: FieldChain
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FieldTarget:
-        """The density, the same for all replicates."""
-        return FieldTarget()
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64."""
-        return self.chain.sample(n, generator)
 
 
 def _profile() -> Tensor:
@@ -86,7 +59,7 @@ def _profile() -> Tensor:
     for _ in range(50):
         slope = -2 / _VARIANCE + 4 * _WELL * (1 - 3 * x**2)
         hessian = torch.diag(slope) + torch.diag(off, 1) + torch.diag(off, -1)
-        x = x - torch.linalg.solve(hessian, FieldTarget().score(x))
+        x = x - torch.linalg.solve(hessian, _density(x)[1])
     return x
 
 
@@ -100,18 +73,15 @@ def _facts(chain: FieldChain) -> Facts:
     return Facts(mean=torch.zeros(_DIM, dtype=torch.float64), sd=torch.from_numpy(sd), modes=modes, log_z=log_z)
 
 
-def _phi4() -> FieldTask:
-    chain = FieldChain()
-    return FieldTask(
-        name="phi4-100",
-        summary="a field of 100 points that is positive or negative throughout",
-        dim=_DIM,
-        tags=frozenset({"exact", "multimodal", "correlated", "path"}),
-        citation="Gabrie, Rotskoff & Vanden-Eijnden (2022), PNAS 119, arXiv:2105.12603",
-        metrics=(*LEAN_METRICS, "mode_weight_tv", *LOG_Z_METRICS),
-        facts=_facts(chain),
-        chain=chain,
-    )
-
-
-PHI4_100 = _phi4()
+_CHAIN = FieldChain()
+PHI4_100 = FormulaTask(
+    name="phi4-100",
+    summary="a field of 100 points that is positive or negative throughout",
+    dim=_DIM,
+    tags=frozenset({"exact", "multimodal", "correlated", "path"}),
+    citation="Gabrie, Rotskoff & Vanden-Eijnden (2022), PNAS 119, arXiv:2105.12603",
+    metrics=(*LEAN_METRICS, "mode_weight_tv", *LOG_Z_METRICS),
+    facts=_facts(_CHAIN),
+    formula=_density,
+    draws=_CHAIN.sample,
+)

@@ -15,7 +15,7 @@ from torch.nn.functional import logsigmoid
 from parvibench.core.target import JointTarget
 
 from ._posterior import Place, Variables, posterior
-from ._transforms import Between, Layout, Parameter, layout
+from ._transforms import Layout, Parameter, between, layout
 
 _GROUPS = {"a": ("age", 4), "b": ("edu", 4), "c": ("age_edu", 16), "d": ("state", 51), "e": ("region_full", 5)}
 _SIZES = [size for _, size in _GROUPS.values()]
@@ -66,7 +66,7 @@ ELECTION88 = posterior(
     layout(
         *(Parameter(name, size) for name, (_, size) in _GROUPS.items()),
         Parameter("beta", 5),
-        *(Parameter(f"sigma_{name}", None, Between(0, _HIGHEST)) for name in _GROUPS),
+        *(Parameter(f"sigma_{name}", None, between(0, _HIGHEST)) for name in _GROUPS),
     ),
     PollsTarget,
 )

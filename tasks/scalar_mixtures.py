@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ._posterior import ModelTarget, Place, Variables, log_add, posterior
-from ._transforms import FREE, POSITIVE, Between, Constraint, Layout, Ordered, Parameter, Simplex, layout
+from ._transforms import FREE, ORDERED, POSITIVE, SIMPLEX, Constraint, Layout, Parameter, between, layout
 
 _SD = 2.0
 
@@ -50,7 +50,7 @@ class ManyTarget(ModelTarget):
 
 
 def _pair(order: Constraint) -> Layout:
-    return layout(Parameter("mu", 2, order), Parameter("sigma", 2, POSITIVE), Parameter("theta", None, Between(0, 1)))
+    return layout(Parameter("mu", 2, order), Parameter("sigma", 2, POSITIVE), Parameter("theta", None, between(0, 1)))
 
 
 LOW_DIM_GAUSS_MIX = posterior(
@@ -58,7 +58,7 @@ LOW_DIM_GAUSS_MIX = posterior(
     "a mixture of two Gaussians with ordered means",
     "mixture",
     "posteriordb low_dim_gauss_mix-low_dim_gauss_mix",
-    _pair(Ordered()),
+    _pair(ORDERED),
     PairTarget,
 )
 
@@ -76,6 +76,6 @@ NORMAL_MIXTURE_5 = posterior(
     "a mixture of five Gaussians whose labels may be exchanged",
     "mixture, multimodal",
     "posteriordb normal_5-normal_mixture_k",
-    layout(Parameter("theta", 5, Simplex()), Parameter("mu", 5), Parameter("sigma", 5, Between(0, 10))),
+    layout(Parameter("theta", 5, SIMPLEX), Parameter("mu", 5), Parameter("sigma", 5, between(0, 10))),
     ManyTarget,
 )

@@ -8,15 +8,12 @@ little and MMD ranks. Start N(0, 10^2 I), as wide as the target, our choice.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.exact import ExactTask, Normal
-from parvibench.core.target import JointTarget
+from parvibench.core.exact import FormulaTask, Normal
 from parvibench.core.task import DENSITY_METRICS, LOG_Z_METRICS, Facts
 from parvibench.kernels.gram import log_sum_exp
 
@@ -24,47 +21,35 @@ _COMPONENTS, _DIM, _HALF_WIDTH = 10, 50, 10.0
 _SECOND_MOMENTS = frozenset({"mean_error", "sd_error", "correlation_error", "sliced_w2", "w2"})
 
 
-class StudentMixtureTarget(JointTarget):
-    """The normalised density: t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2) in every coordinate."""
-
-    dim = _DIM
-
-    def __init__(self, centres: Tensor) -> None:
-        self._centres = centres  # (K, D)
-        self._constant = -1.5 * math.log(2) * _DIM - math.log(len(centres))
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once, components next to the points: (R, K, N, D) temporaries."""
-        apart = x.unsqueeze(-3) - self._centres.unsqueeze(-2)
-        square = 1 + 0.5 * apart**2
-        terms = -1.5 * square.log().sum(-1)
-        shares = terms.softmax(-2).unsqueeze(-1)
-        return log_sum_exp(terms, -2) + self._constant, (shares * (-1.5 * apart / square)).sum(-3)
+@cache
+def centres() -> Tensor:
+    """(K, D) float64."""
+    numbers = torch.rand(_COMPONENTS, _DIM, generator=Generator().manual_seed(0), dtype=torch.float32)
+    return _HALF_WIDTH * (2 * numbers.double() - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StudentMixtureTask(ExactTask):
-    """A mixture of products of Student t densities with two degrees of freedom."""
+def _density(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalised log density, t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2) in every coordinate, and score.
 
-    @cached_property
-    def centres(self) -> Tensor:
-        """(K, D) float64."""
-        numbers = torch.rand(_COMPONENTS, _DIM, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
-        return _HALF_WIDTH * (2 * numbers.double() - 1)
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StudentMixtureTarget:
-        """The density, the same for all replicates."""
-        return StudentMixtureTarget(self.centres.to(device, dtype))
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64: t_2 = N(0, 1) / sqrt(E) with E ~ Exp(1)."""
-        k = torch.randint(_COMPONENTS, (n,), generator=generator)
-        z = torch.randn(n, _DIM, generator=generator, dtype=torch.float64)
-        e = -torch.rand(n, _DIM, generator=generator, dtype=torch.float64).neg().log1p()
-        return self.centres[k] + z / e.sqrt()
+    Components are next to the points: (R, K, N, D) temporaries.
+    """
+    apart = x.unsqueeze(-3) - centres().to(x).unsqueeze(-2)
+    square = 1 + 0.5 * apart**2
+    terms = -1.5 * square.log().sum(-1)
+    shares = terms.softmax(-2).unsqueeze(-1)
+    constant = -1.5 * math.log(2) * _DIM - math.log(_COMPONENTS)
+    return log_sum_exp(terms, -2) + constant, (shares * (-1.5 * apart / square)).sum(-3)
 
 
-STUDENT_MIXTURE_50D = StudentMixtureTask(
+def _draws(n: int, generator: Generator) -> Tensor:
+    """t_2 = N(0, 1) / sqrt(E) with E ~ Exp(1)."""
+    k = torch.randint(_COMPONENTS, (n,), generator=generator)
+    z = torch.randn(n, _DIM, generator=generator, dtype=torch.float64)
+    e = -torch.rand(n, _DIM, generator=generator, dtype=torch.float64).neg().log1p()
+    return centres()[k] + z / e.sqrt()
+
+
+STUDENT_MIXTURE_50D = FormulaTask(
     name="student-mixture-50d",
     summary="ten components with heavy tails in 50 dimensions",
     dim=_DIM,
@@ -74,4 +59,6 @@ STUDENT_MIXTURE_50D = StudentMixtureTask(
     primary="mmd2",
     start=Normal(sd=_HALF_WIDTH),
     facts=Facts(infinite_moments=True, log_z=0.0),
+    formula=_density,
+    draws=_draws,
 )

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Between, Layout, Parameter, PositiveOrdered, Values, layout
+from ._transforms import POSITIVE, POSITIVE_ORDERED, Constraint, Layout, Parameter, between, layout
 
 _SEASONS = 12
 
@@ -79,7 +79,7 @@ class DriversTarget(ModelTarget):
         self._y, self._x, self._w = (place(data[name]) for name in ("y", "x", "w"))
         centre, spread = data["y"].mean(), 3 * data["y"].std(ddof=1)
         low, high = place(centre - spread), place(centre + spread)
-        self.layout = _drivers(Between(lambda _: low, lambda _: high))
+        self.layout = _drivers(between(lambda _: low, lambda _: high))
 
     def log_joint(self, mu: Tensor, seasonal: Tensor, beta: Tensor, sigma: Tensor, **others: Tensor) -> Tensor:
         """Log of prior times likelihood."""
@@ -94,23 +94,18 @@ class DriversTarget(ModelTarget):
         )
 
 
-def _drivers(level: Between) -> Layout:
+def _drivers(level: Constraint) -> Layout:
     return layout(
         Parameter("mu", 192, level),
         Parameter("seasonal", 192),
         Parameter("beta"),
         Parameter("lambda"),
-        Parameter("sigma", 3, PositiveOrdered()),
+        Parameter("sigma", 3, POSITIVE_ORDERED),
     )
 
 
-def _left(values: Values) -> Tensor:
-    """What alpha1 leaves for beta1."""
-    return 1 - values["alpha1"]
-
-
 #: The bounds are the data's.
-_DRIVERS = _drivers(Between(0, 1))
+_DRIVERS = _drivers(between(0, 1))
 
 ARMA11 = posterior(
     "arma11",
@@ -129,8 +124,8 @@ GARCH11 = posterior(
     layout(
         Parameter("mu"),
         Parameter("alpha0", None, POSITIVE),
-        Parameter("alpha1", None, Between(0, 1)),
-        Parameter("beta1", None, Between(0, _left)),
+        Parameter("alpha1", None, between(0, 1)),
+        Parameter("beta1", None, between(0, lambda before: 1 - before["alpha1"])),
     ),
     GarchTarget,
 )

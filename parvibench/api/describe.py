@@ -33,7 +33,7 @@ def task_facts(found: Any) -> dict[str, Any]:
     facts = found.facts
     row = registry.tasks().get(found.name)
     document: dict[str, Any] = {key: getattr(found, key) for key in ("name", "version", "summary")} | {
-        "about": _family(found) if row is not None and row.built_in else inspect.getdoc(type(found)) or "",
+        "about": _family(found, row.target) if row is not None and row.built_in else inspect.getdoc(type(found)) or "",
         "dim": found.dim,
         "tags": sorted(found.tags),
         "provides": sorted(found.provides),
@@ -59,11 +59,13 @@ def task_facts(found: Any) -> dict[str, Any]:
     return document | {key: value for key, value in where_known.items() if value is not None}
 
 
-def _family(task: Any) -> str:
+def _family(task: Any, target: str) -> str:
     """The docstrings of a task's class and of the modules of its family: densities and their sources."""
-    package = type(task).__module__.rpartition(".")[0]
-    modules = dict.fromkeys(c.__module__ for c in type(task).__mro__ if c.__module__.startswith(f"{package}."))
-    texts = (inspect.getdoc(type(task)), *(inspect.getdoc(sys.modules[m]) for m in modules))
+    own = target.partition(":")[0]
+    package = own.rpartition(".")[0]
+    classes = [c for c in type(task).__mro__ if c.__module__.startswith(f"{package}.")]
+    modules = dict.fromkeys([own, *(c.__module__ for c in classes)])
+    texts = (inspect.getdoc(part) for part in (*classes[:1], *(sys.modules[m] for m in modules)))
     return "\n\n".join(filter(None, texts))
 
 

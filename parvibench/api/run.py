@@ -151,6 +151,11 @@ class Forecast(NamedTuple):
         """Number of cells that would be run."""
         return sum(row["state"] == "to run" for row in self.cells)
 
+    @property
+    def unknown(self) -> int:
+        """Number of these cells whose time is not predicted."""
+        return sum(row["state"] == "to run" and row["predicted_seconds"] is None for row in self.cells)
+
 
 def forecast(
     suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),

@@ -74,10 +74,6 @@ class Baseline:
         aside.write_text(text + "\n")
         aside.replace(file)
 
-    def differences(self, name: str, identity: Mapping[str, Any]) -> list[str] | None:
-        """Entries of a cell's identity that differ from the recorded ones; None where the cell is not recorded."""
-        return _changed(self.cells[name]["identity"], identity) if name in self.cells else None
-
 
 def cell_name(cell: Cell) -> str:
     """``task/label``; of an unregistered sampler its own name, whatever its file."""
@@ -110,10 +106,9 @@ def questions(baseline: Baseline, cells: Iterable[Cell]) -> Asked:
     asked, new, incomparable = list[Question](), list[str](), list[str]()
     for cell in cells:
         name = cell_name(cell)
-        differences = baseline.differences(name, identity(cell))
-        if differences is None:
+        if name not in baseline.cells:
             new.append(name)
-        elif differences:
+        elif differences := _changed(baseline.cells[name]["identity"], identity(cell)):
             incomparable.append(f"{name}: {', '.join(differences)} changed since the baseline was made")
         else:
             asked.append(CellQuestion(cell, _expected(cell, baseline.cells[name]["statistics"])))

@@ -15,7 +15,7 @@ Standard deviations are about 1/2, which steps of 0.01 cross within some hundred
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -24,9 +24,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from parvibench.core.exact import ExactTask, Normal
+from parvibench.core.exact import FormulaTask, Normal
 from parvibench.core.registry import load_task
-from parvibench.core.target import InJax, Target
+from parvibench.core.target import InJax
 from parvibench.core.task import Facts, Task
 
 from .summaries import generator_of
@@ -36,62 +36,44 @@ _DRAWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class StableTask(ExactTask):
-    """A target with exact draws that is no task of the benchmark; its functions are of points in units."""
+class StableTask(FormulaTask):
+    """A target with exact draws that is no task of the benchmark."""
 
     tags: frozenset[str] = frozenset({"exact"})
     citation: str = ""
     unit: float = 1.0  #: of x: all lengths are multiples of it
-    log_density: Callable[[Tensor], Tensor]  #: (R, N, D) -> (R, N)
-    score: Callable[[Tensor], Tensor]  #: (R, N, D) -> (R, N, D)
-    in_jax: Callable[[float], InJax]  #: the same density of x, given the unit
-    draw: Callable[[int, Generator], Tensor]  #: independent exact draws, (n, D) float64
+    in_jax: Callable[[float], InJax]  #: the density of x in JAX, given the unit
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "jax", self.in_jax(self.unit))
+
+    def score(self, x: Tensor) -> Tensor:
+        """The score, (R, N, D) -> (R, N, D)."""
+        return self.formula(x)[1]
 
     def in_units(self, unit: float) -> StableTask:
         """The same with other units of x."""
-        return replace(self, unit=unit)
 
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
-        """The density, the same for all replicates."""
-        return _InUnits(self)
+        def formula(x: Tensor) -> tuple[Tensor, Tensor]:
+            log_p, score = self.formula(x / unit)
+            return log_p, score / unit
 
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64."""
-        return self.unit * self.draw(n, generator)
-
-
-class _InUnits(Target):
-    """The density of a task in its unit of x."""
-
-    def __init__(self, task: StableTask) -> None:
-        self.dim, self._task = task.dim, task
-
-    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """(R, N, D) -> (R, N)."""
-        return self._task.log_density(x / self._task.unit)
-
-    def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        """(R, N, D) -> (R, N, D)."""
-        return self._task.score(x / self._task.unit) / self._task.unit
-
-    def in_jax(self) -> InJax:
-        """The same density."""
-        return self._task.in_jax(self._task.unit)
+        return replace(self, unit=unit, formula=formula, draws=lambda n, g: unit * self.draws(n, g))
 
 
 def _gaussian(name: str, summary: str, mean: tuple[float, ...], root: Tensor) -> StableTask:
     m, dim, inverse = torch.tensor(mean, dtype=torch.float64), len(mean), torch.linalg.inv(root)
 
-    def standard(x: Tensor) -> Tensor:
-        return (x - m.to(x)) @ inverse.to(x).T
+    def formula(x: Tensor) -> tuple[Tensor, Tensor]:
+        standard = (x - m.to(x)) @ inverse.to(x).T
+        return -0.5 * standard.square().sum(-1), -(standard @ inverse.to(x))
 
     return StableTask(
         name=name, summary=summary, dim=dim, start=Normal((0.0,), 0.5),
         facts=Facts(m, root.square().sum(1).sqrt(), log_z=float(torch.logdet(root)) + dim / 2 * math.log(2 * math.pi)),
-        log_density=lambda x: -0.5 * standard(x).square().sum(-1),
-        score=lambda x: -(standard(x) @ inverse.to(x)),
+        formula=formula,
         in_jax=lambda unit: InJax(_gaussian_in_jax, (unit, m.numpy(), inverse.numpy())),
-        draw=lambda n, g: m + torch.randn(n, dim, generator=g, dtype=torch.float64) @ root.T,
+        draws=lambda n, g: m + torch.randn(n, dim, generator=g, dtype=torch.float64) @ root.T,
     )  # fmt: skip
 
 
@@ -108,14 +90,12 @@ def _bent() -> StableTask:
     mean = height * math.exp(-phase / 2)
     variance = across**2 + height**2 * (1 + math.exp(-2 * phase)) / 2 - mean**2
 
-    def standard(x: Tensor) -> Tensor:
+    def density(x: Tensor) -> tuple[Tensor, Tensor]:
         first, second = x.unbind(-1)
-        return torch.stack([first / along, (second - height * torch.cos(waves * first)) / across], -1)
-
-    def score(x: Tensor) -> Tensor:
-        z1, z2 = standard(x).unbind(-1)
-        slope = height * waves * torch.sin(waves * x[..., 0]) / across
-        return torch.stack([-z1 / along - z2 * slope, -z2 / across], -1)
+        z1, z2 = first / along, (second - height * torch.cos(waves * first)) / across
+        slope = height * waves * torch.sin(waves * first) / across
+        log_p = -0.5 * torch.stack([z1, z2], -1).square().sum(-1)
+        return log_p, torch.stack([-z1 / along - z2 * slope, -z2 / across], -1)
 
     def formula(unit: Any, x: Any) -> Any:
         import jax.numpy as jnp
@@ -131,8 +111,7 @@ def _bent() -> StableTask:
     return StableTask(
         name="bent", summary="a normal law bent along a cosine", dim=2, start=Normal((-0.3, 0.0), 0.5),
         facts=Facts(torch.tensor([0.0, mean]).double(), torch.tensor([along, math.sqrt(variance)]).double()),
-        log_density=lambda x: -0.5 * standard(x).square().sum(-1), score=score,
-        in_jax=lambda unit: InJax(formula, unit), draw=draw,
+        formula=density, in_jax=lambda unit: InJax(formula, unit), draws=draw,
     )  # fmt: skip
 
 
@@ -145,13 +124,10 @@ def _skewed() -> StableTask:
     scales = 0.5 / (torch.polygamma(1, shapes) + math.pi**2 / 6).sqrt()
     mean = scales * (torch.digamma(shapes) - torch.digamma(torch.ones_like(shapes)))
 
-    def log_density(x: Tensor) -> Tensor:
-        u = x / scales.to(x)
-        return (-u - (shapes.to(x) + 1) * softplus(-u)).sum(-1)
-
-    def score(x: Tensor) -> Tensor:
-        scale = scales.to(x)
-        return ((shapes.to(x) + 1) * torch.sigmoid(-x / scale) - 1) / scale
+    def density(x: Tensor) -> tuple[Tensor, Tensor]:
+        scale, powers = scales.to(x), shapes.to(x) + 1
+        u = x / scale
+        return (-u - powers * softplus(-u)).sum(-1), (powers * torch.sigmoid(-x / scale) - 1) / scale
 
     def formula(scale: Any, x: Any) -> Any:
         import jax.numpy as jnp
@@ -164,8 +140,8 @@ def _skewed() -> StableTask:
 
     return StableTask(
         name="skewed", summary="two independent coordinates, skewed in opposite directions", dim=len(shapes),
-        facts=Facts(mean, torch.full_like(mean, 0.5)), start=Normal((0.0,), 0.5), log_density=log_density, score=score,
-        in_jax=lambda unit: InJax(formula, (unit * scales).numpy()), draw=draw,
+        facts=Facts(mean, torch.full_like(mean, 0.5)), start=Normal((0.0,), 0.5), formula=density,
+        in_jax=lambda unit: InJax(formula, (unit * scales).numpy()), draws=draw,
     )  # fmt: skip
 
 
@@ -176,15 +152,11 @@ def _parted() -> StableTask:
     dim, mean = centres.shape[1], weights @ centres
     variance = weights @ (spreads.square().unsqueeze(-1) + centres.square()) - mean.square()
 
-    def parts(x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (R, N, K, D), and log densities (R, N, K)."""
+    def density(x: Tensor) -> tuple[Tensor, Tensor]:
         away, spread = centres.to(x) - x.unsqueeze(-2), spreads.to(x)
         heights = weights.to(x).log() - dim * spread.log()
-        return away / spread.unsqueeze(-1).square(), heights - 0.5 * away.square().sum(-1) / spread.square()
-
-    def score(x: Tensor) -> Tensor:
-        pull, log_parts = parts(x)
-        return (log_parts.softmax(-1).unsqueeze(-1) * pull).sum(-2)
+        pull, log_parts = away / spread.unsqueeze(-1).square(), heights - 0.5 * away.square().sum(-1) / spread.square()
+        return log_parts.logsumexp(-1), (log_parts.softmax(-1).unsqueeze(-1) * pull).sum(-2)
 
     def formula(data: Any, x: Any) -> Any:
         import jax.numpy as jnp
@@ -201,8 +173,8 @@ def _parted() -> StableTask:
 
     return StableTask(
         name="parted", summary="two normal laws, apart", dim=dim, facts=Facts(mean, variance.sqrt()),
-        start=Normal((0.0,), 0.8), log_density=lambda x: parts(x)[1].logsumexp(-1), score=score,
-        in_jax=lambda unit: InJax(formula, (unit, weights.numpy(), centres.numpy(), spreads.numpy())), draw=draw,
+        start=Normal((0.0,), 0.8), formula=density,
+        in_jax=lambda unit: InJax(formula, (unit, weights.numpy(), centres.numpy(), spreads.numpy())), draws=draw,
     )  # fmt: skip
 
 

@@ -74,46 +74,48 @@ def reference_build(
     identities; otherwise nothing is written unless --uncertified. Draws from files are tested as well, but also written if
     they fail: as "standard" where only the ESS falls short and exceeds 9,000, else as "not certified".
     """
-    from parvibench.api.certify import FORMATS, Refused, build_reference
-
-    given = [d for d in draws or [] if not d.isdecimal()]
-    names = [t for t in tasks if ":" in t or Path(t).suffix.lower() not in FORMATS]
-    given += [t for t in tasks if t not in names]
-    numbers = [int(d) for d in draws or [] if d.isdecimal()]
-    if not names or (given and len(names) > 1):
-        raise InputError(f"reference build: name {'one task, as file.py:OBJECT' if given else 'a task'}")
+    names, files, number = _sources(tasks, draws or [])
     options: dict[str, Any] = {
-        "method": method, "warmup": warmup, "target_acceptance": target_acceptance,
-        "draws": numbers[-1] if numbers else None, "chains": chains, "mass": mass, "start": start,
+        "method": method, "warmup": warmup, "target_acceptance": target_acceptance, "draws": number, "chains": chains,
+        "mass": mass, "start": start,
     }  # fmt: skip
     effort = {key: value for key, value in options.items() if value is not None}
-    if given and effort:
+    if files and effort:
         option = next(iter(effort)).replace("_", "-")
-        raise InputError(f"--{option} applies to chains; with the draws of {given[0]} no chains are run")
-    files, selected = [Path(g) for g in given], {"columns": listed(columns), "variables": listed(variables)}
+        raise InputError(f"--{option} applies to chains; with the draws of {files[0]} no chains are run")
+    effort |= {"columns": listed(columns), "variables": listed(variables), "uncertified": uncertified}
     for name in names:
-        began = time.monotonic()
-        try:
-            with progress() as show:
-                built = build_reference(
-                    name,
-                    folder,
-                    files=files,
-                    samples=samples,
-                    uncertified=uncertified,
-                    **selected,
-                    notify=_announced(show),
-                    **effort,
-                )
-        except Refused as refusal:
-            note(str(refusal))
-            raise typer.Exit(EXIT_FAILED) from None
-        if built.read:
-            note(f"read: {built.read}")
-        for gate in built.gates:
-            if not gate.passed:
-                note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")
-        note(f"{built.task}: {built.grade}: {built.path} ({time.monotonic() - began:.0f} s)")
+        _build(name, folder, files=files, samples=samples, **effort)
+
+
+def _sources(tasks: list[str], draws: list[str]) -> tuple[list[str], list[Path], int | None]:
+    """Names of tasks, files of draws, which may stand among these, and the number of draws of a chain."""
+    from parvibench.api.certify import FORMATS
+
+    names = [t for t in tasks if ":" in t or Path(t).suffix.lower() not in FORMATS]
+    files = [Path(d) for d in [*draws, *tasks] if not d.isdecimal() and d not in names]
+    if not names or (files and len(names) > 1):
+        raise InputError(f"reference build: name {'one task, as file.py:OBJECT' if files else 'a task'}")
+    return names, files, next((int(d) for d in reversed(draws) if d.isdecimal()), None)
+
+
+def _build(task: str, folder: Path | None, **options: Any) -> None:
+    """Build a reference and print what was written; exit 1 where it is refused."""
+    from parvibench.api.certify import Refused, build_reference
+
+    began = time.monotonic()
+    try:
+        with progress() as show:
+            built = build_reference(task, folder, notify=_announced(show), **options)
+    except Refused as refusal:
+        note(str(refusal))
+        raise typer.Exit(EXIT_FAILED) from None
+    if built.read:
+        note(f"read: {built.read}")
+    for gate in built.gates:
+        if not gate.passed:
+            note(f"  {gate.name}: {gate.found}\n    -> {gate.advice}", style="yellow")
+    note(f"{built.task}: {built.grade}: {built.path} ({time.monotonic() - began:.0f} s)")
 
 
 def _announced(show: Notify) -> Notify:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -26,9 +26,6 @@ from parvibench.core.errors import InputError
 from . import shared
 from .progress import Display
 from .shared import EXIT_FAILED, Json, Out, answer, command_line, duration, note, warn
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 app = typer.Typer()
 
@@ -82,12 +79,9 @@ def run(
     if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
         note(choice)
     published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
-    limits: dict[str, float] = shared.parse_numbers(budget, "--budget")
-    if limits.get("iterations", 0.5).is_integer():
-        limits["iterations"] = int(limits["iterations"])
     execution = Execution.of(
-        replicates=replicates, seed=seed, budget=limits or None, particles=particles, samples=samples,
-        start=start, profile=profile, rows=tuple(row or ()), match=match, part=None if part is None else _parse_shard(part), workers=workers, device=device,
+        replicates=replicates, seed=seed, budget=_limits(budget), particles=particles, samples=samples,
+        start=start, profile=profile, rows=tuple(row or ()), match=match, part=_parse_shard(part), workers=workers, device=device,
         timeout=timeout, memory=memory, ray=ray, gpus=gpus, compiled=compiled, out=out, fresh=fresh,
         retry_failed=retry == "failed", tune=tune_first, allow_plugins=allow_plugins, edition=edition,
     )  # fmt: skip
@@ -101,16 +95,25 @@ def run(
         observers=[] if quiet else [Display()],
     )  # fmt: skip
     more = () if as_json or quiet else [*report_api.doubts(results), results.headline()]
-    document: dict[str, Any] = {}
-    if published is not None and (as_json or not quiet):
-        board, sentences = report_api.against(results, published)
-        document["against"] = {"rows": json.loads(board.to_json(orient="records")), "sentences": sentences}
-        if not as_json:
-            _print_against(board, sentences)
+    shown = published is not None and (as_json or not quiet)
+    document = {"against": _compared(results, published, as_json)} if shown else {}
     _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)
 
 
-def _print_against(board: pd.DataFrame, said: list[str]) -> None:
+def _limits(pairs: list[str] | None) -> dict[str, float] | None:
+    """The limits of ``--budget``; None without any."""
+    limits: dict[str, float] = shared.parse_numbers(pairs, "--budget")
+    if limits.get("iterations", 0.5).is_integer():
+        limits["iterations"] = int(limits["iterations"])
+    return limits or None
+
+
+def _compared(results: report_api.Results, published: Any, as_json: bool) -> dict[str, Any]:
+    """Results next to published ones, as a document; printed as tables unless ``as_json``."""
+    board, said = report_api.against(results, published)
+    document = {"rows": json.loads(board.to_json(orient="records")), "sentences": said}
+    if as_json:
+        return document
     for task, rows in board.groupby("task", sort=False):
         table = shared.new_table(str(task), "whose", str(rows["unit"].iloc[0]), "95%", "marks")
         for r in rows.to_dict("records"):
@@ -119,6 +122,7 @@ def _print_against(board: pd.DataFrame, said: list[str]) -> None:
         shared.out_console.print(table)
     for text in said:
         answer(text)
+    return document
 
 
 @app.command(
@@ -207,12 +211,16 @@ def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
         answer(f"{counted(count, 'cell')} {state}")
     predicted = f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}" if found.to_run else ""
     answer(f"{counted(len(found.cells), 'cell')}, {found.to_run} to run{predicted}")
+    if found.unknown:
+        answer(f"no forecast for {counted(found.unknown, 'cell')}")
     if found.tuning_first:
         note("plus the time of tuning: see `parvibench tune --dry-run`")
 
 
-def _parse_shard(text: str) -> tuple[int, int]:
+def _parse_shard(text: str | None) -> tuple[int, int] | None:
     """``2/5`` as (2, 5)."""
+    if text is None:
+        return None
     part, _, parts = text.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
         raise InputError(f"--shard takes I/K with 1 <= I <= K, for example 2/5; got {text!r}")

@@ -1,24 +1,4 @@
-"""Every error a user can meet.
-
-::
-
-    ParVIBenchError
-    ├── InputError (ValueError)      wrong usage or input; the command line exits 2
-    │   ├── UnknownNameError         no such task, algorithm, metric or suite
-    │   ├── SettingsError            a setting out of range or unknown
-    │   ├── SuiteError               a suite file, with file, line and key path
-    │   ├── ShapeError               an array of the wrong shape or with NaN
-    │   └── StoreError               a store that cannot be used now
-    │       ├── DiskError            a disk that is full or read-only; the command line exits 1
-    │       └── DamagedError         a cell whose files are not those that were written
-    ├── DataMissingError             a data set that is not here and cannot be fetched
-    │   └── LibraryMissingError      an optional library that is not installed
-    ├── RefusedError                 a submission that differs from reruns; the command line exits 1
-    ├── UnsupportedError             the task lacks what the algorithm needs
-    └── BudgetExhausted              the meter stopped the algorithm before an overrun
-
-    BudgetIgnored (BaseException)    an algorithm keeps asking after it; ``except Exception`` does not catch this
-"""
+"""Every error a user can meet: exit code 2 of the command line for an ``InputError``, 1 where the class says so."""
 
 import difflib
 import importlib
@@ -77,7 +57,7 @@ class StoreError(InputError):
 
 
 class DiskError(StoreError):
-    """A disk that is full or read-only: nothing is wrong with the input, and what was finished stands."""
+    """A disk that is full or read-only (exit code 1): nothing is wrong with the input, and what was finished stands."""
 
 
 class DamagedError(StoreError):
@@ -85,7 +65,7 @@ class DamagedError(StoreError):
 
 
 class DataMissingError(ParVIBenchError):
-    """A data set that is neither on disk nor reachable; the message holds the command that fetches it."""
+    """A data set that is neither on disk nor reachable (exit code 1); the message holds the command that fetches it."""
 
 
 class LibraryMissingError(DataMissingError):
@@ -93,7 +73,7 @@ class LibraryMissingError(DataMissingError):
 
 
 class RefusedError(ParVIBenchError):
-    """A submission whose numbers are not those of its methods."""
+    """A submission whose numbers are not those of its methods (exit code 1)."""
 
 
 class UnsupportedError(ParVIBenchError):

@@ -1,13 +1,13 @@
 """Start distributions, and the base of tasks with exact draws and no data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
-from .target import Target
+from .target import InJax, JointTarget, Target
 from .task import Task
 
 
@@ -63,3 +63,31 @@ class ExactTask(Task):
     @abstractmethod
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaTask(ExactTask):
+    """A density that is a formula, the same for all replicates, with its exact draws."""
+
+    formula: Callable[[Tensor], tuple[Tensor, Tensor]]  #: log density (R, N) in nats and score of states (R, N, D)
+    draws: Callable[[int, Generator], Tensor]  #: independent exact draws, (n, D) float64
+    jax: InJax | None = None  #: the same in JAX, up to a constant
+
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
+        """The density."""
+        return _OfFormula(self)
+
+    def exact(self, n: int, generator: Generator) -> Tensor:
+        """Independent exact draws, (n, D) float64."""
+        return self.draws(n, generator)
+
+
+class _OfFormula(JointTarget):
+    def __init__(self, task: FormulaTask) -> None:
+        self.dim, self._task = task.dim, task
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self._task.formula(x)
+
+    def in_jax(self) -> InJax | None:
+        return self._task.jax

@@ -147,6 +147,7 @@ def _with_entry_points(group: str, rows: dict[str, R], row: type[R]) -> dict[str
     return rows
 
 
+_ENTRIES = "the entry-point group 'parvibench."
 #: User-defined tasks known to this process: name -> task and its place.
 _own: dict[str, tuple[Task, str]] = {}
 
@@ -164,11 +165,10 @@ def load_task(name: str) -> Task:
         return _from_place(name)
     if name not in tasks() and name in _own:
         return _own[name][0]
-    hint = (
+    own = (
         "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
-        "be installed and listed under the entry-point group 'parvibench.tasks'."
     )
-    return _resolve(_target("task", name, tasks(), hint))
+    return _resolve(_target("task", name, tasks(), f"{own}be installed and listed under {_ENTRIES}tasks'."))
 
 
 def is_place(name: str) -> bool:
@@ -184,9 +184,7 @@ def _from_place(place: str) -> Task:
         found: Task = _resolve(opener)(place)
         adopt(found)
         return found
-    if ":" not in place:
-        raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
-    task: Any = _resolve(place)
+    task = load_object(place)
     file, _, attribute = place.rpartition(":")
     if inspect.isclass(task) and issubclass(task, Task):
         task = cast("Any", task)()
@@ -277,10 +275,7 @@ def load_method(name: str) -> Method:
         UnknownNameError: with near names.
         InputError: the attribute is neither.
     """
-    hint = (
-        "An algorithm from another package must be installed and listed under the entry-point group "
-        "'parvibench.algorithms', or be named as 'module:Class'."
-    )
+    hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
     return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
 
 

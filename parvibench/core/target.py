@@ -52,6 +52,15 @@ class Target(ABC):
         """Both at once; override where they share work."""
         return self.log_density(x, batch), self.score(x, batch)
 
+    def both_by_autograd(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both from one pass, for targets without a score of their own."""
+        if x.requires_grad and torch.is_grad_enabled():
+            return self.log_density(x, batch), self.score(x, batch)
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = x.detach().clone().requires_grad_()
+            density = self.log_density(leaf, batch)
+            return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
+
     def in_jax(self) -> InJax | None:
         """The same density in JAX, for samplers that are compiled with it; None where it is not written in JAX."""
         return None

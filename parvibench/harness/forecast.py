@@ -28,6 +28,8 @@ from .workers.processes import Workers
 
 #: Settings that count steps before a method's own, which cost a fraction of these.
 _BEFORE = ("pretraining", "critic_pretraining")
+#: Seconds of measuring after which further cells get no forecast.
+_MOST_S = 20.0
 
 
 def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
@@ -35,7 +37,7 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
-    measured, in processor time.
+    measured, in processor time. After ``_MOST_S`` seconds the other cells are not predicted.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
@@ -44,7 +46,8 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
             whole = record.seconds + sum(record.overheads.values())
             paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     measured: dict[tuple[object, ...], float] = {}
-    return [_seconds(cell, paces.get(_kind(cell)), measured) for cell in cells]
+    until = time.monotonic() + _MOST_S
+    return [_seconds(cell, paces.get(_kind(cell)), measured) if time.monotonic() < until else None for cell in cells]
 
 
 def starting(chunks: int, workers: int) -> float:

@@ -184,12 +184,8 @@ class FunctionTarget(Target):
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
-        if self.task.own_score is not None or (x.requires_grad and torch.is_grad_enabled()):
-            return super().log_density_and_score(x, batch)
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf = x.detach().clone().requires_grad_()
-            density = self.log_density(leaf)
-            return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
+        own = self.task.own_score is not None
+        return super().log_density_and_score(x, batch) if own else self.both_by_autograd(x, batch)
 
     def _called(self, function: Callable[[Tensor], Any], x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A function's values at states (R, N, D), each of that shape."""

@@ -43,24 +43,34 @@ def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: 
     """
     if not wanted and (densities := [name for name in found if _DENSITY.fullmatch(name)]):
         raise ValueError(f"{of}: {listed(densities)} may be a density, no coordinate: choose with --columns")
-    for names, whose in ((found, of), (wanted, to)):
-        if not names:
-            seen = f": {listed(found)}" if found else ""
-            return Match(range(count), f"columns taken by place ({whose} {_has(whose)} no names){seen}")
-        if are_defaults(names) and not are_defaults(found if names is wanted else wanted):
-            return Match(range(count), f"columns taken by place ({listed(names)} are no names)")
+    if by_place := _why_by_place(found, wanted, of, to):
+        return Match(range(count), f"columns taken by place ({by_place}")
     for keys, targets, moved in _styles(found, wanted):
         place = {key: i for i, key in enumerate(keys)}
         if len(place) == len(keys) and set(targets) <= set(place):
             return Match(order := [place[t] for t in targets], _said(found, wanted, order, of, to, moved))
+    raise ValueError(_mismatch(found, wanted, of, to))
+
+
+def _why_by_place(found: Sequence[str], wanted: Sequence[str], of: str, to: str) -> str:
+    """The side that has no names, or a program's numbers where the other has names; empty without one."""
+    for names, others, whose in ((found, wanted, of), (wanted, found, to)):
+        if not names:
+            return f"{whose} {_has(whose)} no names)" + (f": {listed(found)}" if found else "")
+        if are_defaults(names) and not are_defaults(others):
+            return f"{listed(names)} are no names)"
+    return ""
+
+
+def _mismatch(found: Sequence[str], wanted: Sequence[str], of: str, to: str) -> str:
     keys = [parse(name) for name in found]
     times = Counter(keys)
     if twice := [name for name, key in zip(found, keys, strict=True) if times[key] > 1]:
-        raise ValueError(f"{of}: two columns of one name: {listed(twice)}")
+        return f"{of}: two columns of one name: {listed(twice)}"
     lost = [name for name in wanted if parse(name)[0] not in {base for base, _ in keys}]
     missing = f", {listed(lost)} missing" if lost else ""
     told = f"the names of columns do not match{missing}: {_lists(found, wanted, of, to)}"
-    raise ValueError(f"{told}; rename them, or choose with --columns, in that order")
+    return f"{told}; rename them, or choose with --columns, in that order"
 
 
 def plain_letters(name: str) -> str:
