@@ -40,8 +40,6 @@ from .floor_comparison import compare_with_floor
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
-#: Step sizes searched on the suite's grid for every task; one setting for all tasks, whose adaptation the budget pays.
-DIVISIONS = ("tuned", "self-tuning")
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
 #: Task, label and metric -> columns that depend on the cell alone.
@@ -142,8 +140,7 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
 
 def competing(board: pd.DataFrame) -> pd.Series[bool]:
     """Rows that can be among the best: ranked, with a finite median of replicates that did not all diverge."""
-    finite = np.isfinite(board["median"].astype(float))
-    return board["rank"].notna() & finite & (board["status"] == Status.OK)
+    return board["rank"].notna() & np.isfinite(board["median"].astype(float)) & (board["status"] == Status.OK)
 
 
 def overlap(task: str) -> float:
@@ -201,9 +198,13 @@ def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
 
 def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
     """Whether the suite gives the step size of a cell's method: by its settings, a preset or that of another method."""
-    entries = suite.get("algorithms", ())
-    own: dict[str, Any] = next((a for a in entries if cell.label == (a.get("label") or a["name"])), {})
+    own = suite_entry(suite, cell.label)
     return bool(own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {}))
+
+
+def suite_entry(suite: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """A method's entry in a suite; empty where it has none."""
+    return next((a for a in suite.get("algorithms", ()) if label == (a.get("label") or a["name"])), {})
 
 
 def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
@@ -251,11 +252,6 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
     return found
 
 
-def judged(board: pd.DataFrame) -> pd.DataFrame:
-    """The rows of methods with a result of which it is known whether they have converged."""
-    return board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
-
-
 def shown(row: Row) -> float:
     """The number a leaderboard shows: the ratio to the floor where there is one, else the median."""
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
@@ -267,8 +263,8 @@ def unit(row: Row) -> str:
 
 
 def shown_interval(row: Row) -> tuple[float, float, float]:
-    """``shown`` with the 95% interval of the median in the same unit."""
-    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
+    """``shown`` with the 95% interval of the median in the same unit; NaN of a ratio of 0, which has none."""
+    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / (row["median"] or math.nan)
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
 
 
@@ -339,20 +335,3 @@ def is_anchor(cell: CellRecord) -> bool:
     """Whether a cell is an anchor: shown for comparison, not ranked."""
     row = registry.algorithms().get(cell.algorithm)
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
-
-
-def method_kinds(results: StoredRun) -> dict[str, str]:
-    """Label -> kind of the method: as it ran, else as registered."""
-    found = {}
-    for cell in sorted(results.cells, key=lambda c: c.kind != ""):
-        row = registry.algorithms().get(cell.algorithm)
-        registered = "" if row is None else row.kind
-        found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
-    return found
-
-
-def divisions(results: StoredRun) -> dict[str, str]:
-    """Label -> one of ``DIVISIONS``: whether a method has a step size of the suite's grid on some task; empty where all are in one."""
-    tuned = {c.label for c in results.cells if c.tuned and c.status not in NOT_RUN}
-    found = {k: DIVISIONS[k not in tuned] for k, kind in method_kinds(results).items() if kind != "anchor"}
-    return found if len(set(found.values())) > 1 else {}

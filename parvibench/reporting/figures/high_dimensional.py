@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.reporting.facts.floor_comparison import reference_of
 from parvibench.reporting.text import captions
@@ -37,7 +38,7 @@ def marginals(shown: TaskCells) -> list[Drawing]:
     exact = reference.draws.numpy()
     clouds = _Clouds(shown, exact)
     found = [_corner(shown, clouds), _correlations(shown, clouds, exact.shape[1])]
-    found += [_paths(shown, clouds)] if "path" in shown.tags else []
+    found += [_paths(shown, clouds)] if "path" in getattr(registry.tasks().get(shown.task), "tags", ()) else []
     return [drawing for drawing in found if drawing is not None]
 
 

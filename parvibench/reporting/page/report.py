@@ -31,20 +31,14 @@ class Aggregates:
 
 
 @dataclass(frozen=True)
-class ShownView:
-    """What the page shows over tasks for all methods, or for those of one kind."""
-
-    kind: str  #: the kind, or empty
-    aggregates: Sequence[Aggregates]  #: over tasks; figures only in the view of all methods
-
-
-@dataclass(frozen=True)
 class Report:
     """All parts of a report, before they are rendered."""
 
     facts: Facts  #: of the run
     picture: Sequence[Drawing]  #: performance profiles
-    views: Sequence[ShownView]  #: over tasks: of all methods, then of those of each kind
+    views: Mapping[
+        str, Sequence[Aggregates]
+    ]  #: over tasks: of all methods (key empty, with figures), then of those of each kind
     matrix: Table  #: methods x tasks
     tasks: Sequence[TaskSection]  #: one section per task
     methods: Sequence[MethodSection]  #: one section per method
@@ -57,16 +51,14 @@ class Report:
         styles = label_styles(facts)
         tasks = task_sections(facts, styles)
         steps = step_sizes(facts)
-        views = [
-            ShownView(kind, _aggregated(facts, view, None if kind else styles)) for kind, view in facts.views.items()
-        ]
+        views = {kind: _aggregated(facts, view, None if kind else styles) for kind, view in facts.views.items()}
         profiles, methods = performance_profiles(facts, styles), method_sections(facts)
         return cls(facts, profiles, views, leaderboard(facts), tasks, methods, steps, validity_checks(facts, steps))
 
     def drawings(self) -> list[Drawing]:
         """Every figure: those over tasks, then those of each task."""
-        over_tasks = (part.drawings for part in self.views[0].aggregates)
-        return [*chain(self.picture, *over_tasks, *(task.drawings for task in self.tasks))]
+        parts = (*self.views[""], *self.tasks)
+        return [*chain(self.picture, *(part.drawings for part in parts))]
 
     @property
     def counts(self) -> str:
