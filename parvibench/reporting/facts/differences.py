@@ -117,8 +117,7 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     known = frame["p_value"].notna()
     frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
-    for i in frame.index[known]:
-        frame.loc[i, "verdict"] = _verdict(frame.loc[[i]].iloc[0])
+    frame.loc[known, "verdict"] = [_verdict(row) for row in frame[known].to_dict("records")]
     return frame
 
 

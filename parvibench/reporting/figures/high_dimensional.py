@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from parvibench.core import registry
 from parvibench.core.reference import Reference
-from parvibench.reporting.facts.floor_comparison import reference_of
+from parvibench.reporting.facts.floor_comparison import floored_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, REFERENCE, Drawing, LabelStyle, Picture, TaskCells, long_form, short, slug
@@ -32,8 +32,8 @@ def marginals(shown: TaskCells) -> list[Drawing]:
 
     Empty without a reference, in one or two dimensions, or without samples.
     """
-    reference = reference_of(shown.task)
-    if reference is None or reference.draws.shape[1] < 3:
+    reference = floored_of(shown.task)
+    if not isinstance(reference, Reference) or reference.draws.shape[1] < 3:
         return []
     exact = reference.draws.numpy()
     clouds = _Clouds(shown, exact)

@@ -16,17 +16,8 @@ _FILE = "summary.json"
 MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
 _FIRST = (
-    "models",
-    "posteriors",
-    "multimodal",
-    "toy",
-    "uci-posterior",
-    "uci",
-    "exactness",
-    "dimension",
-    "bandits",
-    "papers",
-)
+    "models", "posteriors", "multimodal", "toy", "uci-posterior", "uci", "exactness", "dimension", "bandits", "papers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

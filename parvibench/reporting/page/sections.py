@@ -83,7 +83,7 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
                 certificate=_certificate(task),
                 table=ranking_table(cells, rows, own.get(task, {}), facts.marks),
                 paths=path_table(cells),
-                budgets=_budgets(facts, task, str(rows["metric"].iloc[0])),
+                budgets=equal_budget_tables(facts, task, str(rows["metric"].iloc[0])),
                 drawings=[*task_drawings(facts, rows, task, styles)] if i < MAX_DRAWN else (),
                 note="" if i < MAX_DRAWN else described.NOT_DRAWN.format(most=MAX_DRAWN),
                 absent=absent,
@@ -103,11 +103,6 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
         yield from anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
     for draw in (particles, trajectories, marginals, autocorrelations, predictions):
         yield from draw(shown)
-
-
-def _budgets(facts: Facts, task: str, metric: str) -> list[Table]:
-    known = lb.floor(task, metric, facts.by_task[task][0].samples)
-    return equal_budget_tables(facts, task, metric, "× floor" if known and known.median != 1.0 else metric)
 
 
 def _task_facts(task: str) -> str:
