@@ -57,8 +57,8 @@ class Report:
 
     def drawings(self) -> list[Drawing]:
         """Every figure: those over tasks, then those of each task."""
-        parts = (*self.views[""], *self.tasks)
-        return [*chain(self.picture, *(part.drawings for part in parts))]
+        over_tasks = (part.drawings for part in self.views[""])
+        return [*chain(self.picture, *over_tasks, *(task.drawings for task in self.tasks))]
 
     @property
     def counts(self) -> str:
