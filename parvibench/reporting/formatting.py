@@ -59,8 +59,12 @@ def join(words: Sequence[str]) -> str:
 
 def named(labels: Iterable[str], most: int) -> str:
     """The first names for a sentence, and how many more there are: ``a, b and 3 more``."""
-    found = [name(label) for label in labels]
-    return join([*found[:most], f"{len(found) - most} more"] if len(found) > most else found)
+    return first([name(label) for label in labels], most)
+
+
+def first(words: Sequence[str], most: int) -> str:
+    """The first words, and how many more there are."""
+    return join([*words[:most], f"{len(words) - most} more"] if len(words) > most else words)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -63,26 +63,22 @@ class Results(Facts):
 
     @cached_property
     def _drawn(self) -> dict[str, Drawing]:
-        from .page.report_files import drawn
+        from .page.report import drawings
 
-        return drawn(self)
+        return {drawing.name: drawing for drawing in drawings(self)}
 
     @property
     def failures(self) -> pd.DataFrame:
         """Cells that failed, lost replicates or were not run: columns ``task``, ``label``, ``status``, ``reason``."""
-        rows = [
-            (c.task, c.label, str(c.status), c.reason) for c in self.cells if c.status is not Status.OK or c.n_diverged
-        ]
+        lost = [c for c in self.cells if c.status is not Status.OK or c.n_diverged]
+        rows = [(c.task, c.label, str(c.status), c.reason) for c in lost]
         return pd.DataFrame(rows, columns=["task", "label", "status", "reason"])
 
     def __repr__(self) -> str:
         first = [f"\n  {r.status}: {r.label} on {r.task}: {r.reason:.200}" for r in self.failures.head(10).itertuples()]
-        return f"Results({self.run.id!r} in {str(self.store.root)!r}: {self._counts}){''.join(first)}"
-
-    @property
-    def _counts(self) -> str:
-        methods = len({c.label for c in self.cells})
-        return f"{methods} methods x {len(self.by_task)} tasks; {marks.by_status(self.cells) or 'no cells'}"
+        size = f"{len({c.label for c in self.cells})} methods x {len(self.by_task)} tasks"
+        counts = f"{size}; {marks.by_status(self.cells) or 'no cells'}"
+        return f"Results({self.run.id!r} in {str(self.store.root)!r}: {counts}){''.join(first)}"
 
     def _repr_markdown_(self) -> str:
         """The leaderboard as a notebook shows it; all text of others is escaped."""

@@ -108,7 +108,7 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
     assert board.loc[["ula", "mala", "ksivi"], "rank"].tolist() == [1, 2, 3]
     assert board.loc["ksivi", "marks"] == "no better than initial"
     (best,) = View.of(found).tasks
-    assert best.members == ["ula", "mala"]
+    assert list(best.rows["label"]) == ["ula", "mala"]
     assert (best.compared, best.beaten, set(best.rows["pairs"])) == (3, 1, {3})
     # In print too: bold is the set.
     text = write_latex(found, tmp_path / "latex").read_text()
@@ -119,7 +119,7 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
 def test_where_nothing_beats_the_start_nothing_is_best(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 4.0, ("banana", "svgd"): 5.0, ("banana", "initial"): 3.0})
     (best,) = View.of(found).tasks
-    assert best.members == []
+    assert list(best.rows["label"]) == []
 
 
 @pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])

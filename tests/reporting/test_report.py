@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import jsonschema
@@ -284,6 +285,22 @@ def test_contours_hold_the_probability_they_claim():
     for level in density_scatter.CONTOURS:
         # 10,000 draws: 5 standard errors are at most 0.025; the grid adds about as much.
         assert np.mean(mass[row, column] <= level) == pytest.approx(level, abs=0.05)
+
+
+def test_figures_of_several_metrics_over_their_floors_have_names_of_their_own(results, monkeypatch):
+    """They are ids on the page and names of files."""
+    rows = results.board[results.board["task"] == "banana"]
+    other = rows.assign(task="other", metric="w2")
+    scores = results.all.scores | {
+        ("other", label): v for (task, label), v in results.all.scores.items() if task == "banana"
+    }
+    two = replace(results)
+    vars(two)["all"] = replace(results.all, board=pd.concat([rows, other], ignore_index=True), scores=scores)
+    monkeypatch.setattr(report, "performance_profiles", lambda *_: [])  # the second task has no curves
+    over_tasks = list(islice((d for d in report.drawings(two) if d.name.startswith(("interq", "quality"))), 4))
+    names = [d.name for d in over_tasks]
+    assert len({*names}) == 4, names
+    assert {"interquartile-mean", "interquartile-mean-w2"} < {*names}
 
 
 def test_step_sizes_say_where_they_come_from(results):

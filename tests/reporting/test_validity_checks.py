@@ -49,7 +49,7 @@ def test_both_budgets_come_from_the_checkpoints_of_one_run(tmp_path):
     """One chain takes a hundred steps where the others take one: at equal steps it is judged at a hundredth of its run."""
     cells = [cell("ula", seed=1), cell("svgd", seed=2), cell("srld", seed=3, calls=100.0)]
     results = write_store(tmp_path, cells)
-    work, steps = equal_budget_tables(results, "banana", "sliced_w2", "sliced_w2")
+    work, steps = equal_budget_tables(results, "banana", "sliced_w2")
     assert work.caption == "At equal score evaluations: 4.00e6 per replicate"
     assert steps.caption == "At equal sequential steps: 40000 per replicate"
     curve = cells[2][1]

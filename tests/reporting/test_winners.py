@@ -60,8 +60,8 @@ def test_the_best_are_those_that_no_other_beats(findings, final):
             (task, j if mean < 0 else i) for (task, i, j, mean, _), p in zip(tests, adjusted, strict=True) if p <= 0.05
         }
         for best in (b for b in findings.tasks if b.where in tasks):
-            assert set(best.members) == {m for i, m in enumerate(METHODS) if (best.where, i) not in worse}
-            assert {"svgd", "ula"} >= set(best.members) > set()
+            assert set(best.rows["label"]) == {m for i, m in enumerate(METHODS) if (best.where, i) not in worse}
+            assert {"svgd", "ula"} >= set(best.rows["label"]) > set()
             assert set(best.rows["pairs"]) == {6 * len(tasks)}
 
 
@@ -73,7 +73,7 @@ def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
         cells.append((with_values(make_record(label, "banana", label), curve), curve, None))
     with only_reference(None, None):
         (best,) = View.of(write_store(tmp_path, cells)).tasks
-    assert best.members == ["svgd"]
+    assert list(best.rows["label"]) == ["svgd"]
     assert (best.compared, best.rows["beats"].tolist()) == (3, [2])
 
 
@@ -92,7 +92,7 @@ def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tm
         store = write_store(tmp_path, cells)
         (best,) = View.of(store).tasks
         write_report(store, tmp_path / "page")
-    assert set(best.members) == {"svgd", "ula", "mala"}
+    assert set(best.rows["label"]) == {"svgd", "ula", "mala"}
     assert not sentences.false_sentences(tmp_path / "page")
 
 

@@ -40,8 +40,6 @@ from .floor_comparison import compare_with_floor
 #: How far a method's own budget may be beyond that of the others; where a budget ends within an iteration the last one counts.
 _BEYOND = 1.1
 NOT_RUN = (Status.UNSUPPORTED, Status.SKIPPED, Status.INTERRUPTED, Status.DAMAGED)
-#: Step sizes searched on the suite's grid for every task; one setting for all tasks, whose adaptation the budget pays.
-DIVISIONS = ("tuned", "self-tuning")
 #: A row of ``table``.
 Row = pd.Series | dict[Any, Any]
 #: Task, label and metric -> columns that depend on the cell alone.
@@ -63,89 +61,56 @@ COLUMNS = (
 
 
 def table(results: StoredRun, measured: Measured | None = None) -> pd.DataFrame:
-    """The rankings of all tasks, with a column for the median of every other metric.
-
-    ``best``: whether a method is among the best; ``beaten``: whether it is significantly worse than another of ``compared``
-    methods; ``unreliable``: whether it loses significantly more replicates than the others; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
-    For the other columns see ``_ranking``.
-
-    ``measured`` holds what is known of single cells, and is added to: the tables of some cells of a run share it.
-    """
-    measured = {} if measured is None else measured
-    rows = [row for task in results.by_task for row in _ranking(results, task, measured)]
-    if not rows:
-        return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.DataFrame(rows).assign(best=False, beaten=False, unreliable=False, beats=0, compared=0, pairs=0)[
-        list(COLUMNS)
-    ]
-    texts = [str(name) for name in frame if pd.api.types.is_string_dtype(frame[name])]
-    frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
-    for _, group in frame.groupby("group", sort=False):
-        _compare(results, frame, group)
-    order = frame.assign(place=frame.groupby("task", sort=False).ngroup()).sort_values(
-        ["place", "anchor", "rank"], kind="stable"
-    )
-    frame = order[list(COLUMNS)].reset_index(drop=True)
-    cells = {(c.task, c.label): c for c in results.cells}
-    keys = list(zip(frame["task"], frame["label"], strict=True))
-    wide = pd.DataFrame([{m: interval_of(cells[key], m)[0] for m in cells[key].values} for key in keys])
-    return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
-
-
-def _ranking(results: StoredRun, task: str, measured: Measured) -> list[dict[str, Any]]:
-    """One row per cell of a task, best first, then unranked ones, then anchors: ``COLUMNS`` to ``marks``.
+    """The rankings of all tasks, anchors last, with a column for the median of every other metric.
 
     ``median`` is the primary metric's over replicates (failed replicates count as worst), ``low`` and
     ``high`` its 95% interval, ``floor_ratio`` the median over the floor's median; ``verdict`` to
     ``equivalent_high`` see ``FloorComparison``. ``score_evaluations`` and ``seconds`` are per replicate, ``with_tuning`` adds
     the score evaluations of the search for the step size. ``worst`` is the
     worst replicate that is finite, ``convergence`` see ``harness.marks``, ``marks`` warning flags, separated by commas.
+    ``best``: whether a method is among the best; ``beaten``: whether it is significantly worse than another of ``compared``
+    methods; ``unreliable``: whether it loses significantly more replicates than the others; how many it ``beats``; the comparisons (``pairs``) that share a level of 5%, those on all tasks of the group.
+
+    ``measured`` holds what is known of single cells, and is added to: the tables of some cells of a run share it.
     """
-    cells = results.by_task[task]
-    metric, rows = primary_metric(cells, task), list[dict[str, Any]]()
-    for cell in cells:
-        key = task, cell.label, metric
-        measured[key] = measured.get(key) or _measured(results, cell, metric)
-        rows.append(dict(measured[key]))
-    signed = -1 if higher_is_better(metric) else 1
-    for row in rows:
-        row["ran"] = not row["anchor"] and row["status"] not in NOT_RUN
-        row["score"] = math.inf if row["ran"] and row["status"] != Status.OK else signed * float(row["median"])
-    start = min((r["score"] for r in rows if _starts(r)), default=None)
-    for row, more in zip(rows, _beyond(cells), strict=True):
-        row["ranked"] = row["ran"] and not math.isnan(row["score"]) and ONE_POINT not in row["marks"] and not more
-        row["marks"] = ", ".join(
-            [*row["marks"], *[NO_BETTER] * _no_better(row, start), *[MORE] * (row["ran"] and more)]
-        )
-    _rank(rows)
-    return sorted(rows, key=lambda r: (r["anchor"], *_last(r["rank"]), *_last(r["score"])))
+    measured = {} if measured is None else measured
+    rows = []
+    for place, (task, cells) in enumerate(results.by_task.items()):
+        metric = primary_metric(cells, task)
+        for cell, more in zip(cells, _beyond(cells), strict=True):
+            key = task, cell.label, metric
+            measured[key] = measured.get(key) or _measured(results, cell, metric)
+            rows.append(measured[key] | {"place": place, "more": more})
+    if not rows:
+        return pd.DataFrame(columns=list(COLUMNS))
+    frame = _ranked(pd.DataFrame(rows)).assign(best=False, beaten=False, unreliable=False, beats=0, compared=0, pairs=0)
+    texts = [str(name) for name in frame if pd.api.types.is_string_dtype(frame[name])]
+    frame = frame.astype(dict.fromkeys(texts, object))  # rows are taken out as dictionaries many times
+    for _, group in frame.groupby("group", sort=False):
+        _compare(results, frame, group)
+    frame = frame.sort_values(["place", "anchor", "rank"], kind="stable")[list(COLUMNS)].reset_index(drop=True)
+    cells_of = {(c.task, c.label): c for c in results.cells}
+    own = [cells_of[key] for key in zip(frame["task"], frame["label"], strict=True)]
+    wide = pd.DataFrame([{m: interval_of(cell, m)[0] for m in cell.values} for cell in own])
+    return pd.concat([frame, wide.drop(columns=[m for m in wide if m in COLUMNS])], axis=1)
 
 
-def _rank(rows: list[dict[str, Any]]) -> None:
-    """Fill ``rank``, by score; NaN of rows that are not ranked, and of all without a finite result."""
-    scores = np.array([r["score"] if r["ranked"] else math.nan for r in rows])
-    ranks = (
-        stats.rankdata(scores, method="min", nan_policy="omit")
-        if np.isfinite(scores).any()
-        else np.full(len(rows), math.nan)
-    )
-    for row, rank in zip(rows, ranks, strict=True):
-        row["rank"] = float(rank)
-
-
-def _starts(row: Row) -> bool:
-    """Whether a row is of the initial distribution, with a value."""
-    return bool(row["anchor"] and row["algorithm"] == "initial" and not math.isnan(row["score"]))
-
-
-def _no_better(row: Row, start: float | None) -> bool:
-    """Whether a method's finite result is no better than the initial distribution's; False where that is not known."""
-    return bool(start is not None and row["ran"] and math.isfinite(row["score"]) and not row["score"] < start)
-
-
-def _last(value: float) -> tuple[bool, float]:
-    """Key by which NaN comes last."""
-    return math.isnan(value), 0.0 if math.isnan(value) else value
+def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of ``_measured`` with ``rank`` by their medians and all ``marks``: best first, then those without rank, then anchors."""
+    task, ran = frame["task"], ~frame["anchor"] & ~frame["status"].isin([str(s) for s in NOT_RUN])
+    sign = frame["metric"].map(lambda metric: -1 if higher_is_better(metric) else 1)
+    score = (sign * frame["median"].astype(float)).mask(ran & (frame["status"] != Status.OK), math.inf)
+    start = score.where(frame["anchor"] & (frame["algorithm"] == "initial")).groupby(task).transform("min")
+    no_better = ran & np.isfinite(score) & (score >= start)
+    ranked = ran & ~frame["marks"].map(lambda marks: ONE_POINT in marks) & ~frame["more"]
+    finite = (ranked & np.isfinite(score)).groupby(task).transform("any")
+    marks = [
+        ", ".join([*own, *[NO_BETTER] * worse, *[MORE] * more])
+        for own, worse, more in zip(frame["marks"], no_better, ran & frame["more"], strict=True)
+    ]
+    rank = score.where(ranked & finite).groupby(task).rank(method="min")
+    found = frame.assign(marks=marks, rank=rank, score=score)
+    return found.sort_values(["place", "anchor", "rank", "score"], kind="stable", ignore_index=True)
 
 
 def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> None:
@@ -175,8 +140,7 @@ def _compare(results: StoredRun, frame: pd.DataFrame, rows: pd.DataFrame) -> Non
 
 def competing(board: pd.DataFrame) -> pd.Series[bool]:
     """Rows that can be among the best: ranked, with a finite median of replicates that did not all diverge."""
-    finite = np.isfinite(board["median"].astype(float))
-    return board["rank"].notna() & finite & (board["status"] == Status.OK)
+    return board["rank"].notna() & np.isfinite(board["median"].astype(float)) & (board["status"] == Status.OK)
 
 
 def overlap(task: str) -> float:
@@ -189,7 +153,7 @@ def overlap(task: str) -> float:
 
 
 def _measured(results: StoredRun, cell: CellRecord, metric: str) -> dict[str, Any]:
-    """Columns of ``_ranking`` from a cell's record and its floor; ``marks`` is a list."""
+    """Columns of ``table`` from a cell's record and its floor; ``marks`` is a list."""
     median = dict(zip(("median", "low", "high"), interval_of(cell, metric), strict=True))
     known, compared = floor(cell.task, metric, cell.samples), compare_with_floor(cell, metric)
     state = convergence(results, cell, metric)
@@ -234,9 +198,13 @@ def _step_marks(suite: Mapping[str, Any], cell: CellRecord) -> list[str]:
 
 def fixed_step(suite: Mapping[str, Any], cell: CellRecord) -> bool:
     """Whether the suite gives the step size of a cell's method: by its settings, a preset or that of another method."""
-    entries = suite.get("algorithms", ())
-    own: dict[str, Any] = next((a for a in entries if cell.label == (a.get("label") or a["name"])), {})
+    own = suite_entry(suite, cell.label)
     return bool(own.get("preset") or own.get("step_from") or "step_size" in own.get("settings", {}))
+
+
+def suite_entry(suite: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """A method's entry in a suite; empty where it has none."""
+    return next((a for a in suite.get("algorithms", ()) if label == (a.get("label") or a["name"])), {})
 
 
 def tuning_cost(cell: CellRecord, suite: Mapping[str, Any]) -> float | None:
@@ -284,11 +252,6 @@ def scores(results: StoredRun, board: pd.DataFrame) -> dict[tuple[str, str], NDA
     return found
 
 
-def judged(board: pd.DataFrame) -> pd.DataFrame:
-    """The rows of methods with a result of which it is known whether they have converged."""
-    return board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
-
-
 def shown(row: Row) -> float:
     """The number a leaderboard shows: the ratio to the floor where there is one, else the median."""
     return float(row["median"] if math.isnan(row["floor_ratio"]) else row["floor_ratio"])
@@ -300,8 +263,8 @@ def unit(row: Row) -> str:
 
 
 def shown_interval(row: Row) -> tuple[float, float, float]:
-    """``shown`` with the 95% interval of the median in the same unit."""
-    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / row["median"]
+    """``shown`` with the 95% interval of the median in the same unit; NaN of a ratio of 0, which has none."""
+    unit = 1.0 if math.isnan(row["floor_ratio"]) else row["floor_ratio"] / (row["median"] or math.nan)
     return shown(row), float(row["low"]) * unit, float(row["high"]) * unit
 
 
@@ -372,20 +335,3 @@ def is_anchor(cell: CellRecord) -> bool:
     """Whether a cell is an anchor: shown for comparison, not ranked."""
     row = registry.algorithms().get(cell.algorithm)
     return cell.kind == "anchor" or (row is not None and row.kind == "anchor")
-
-
-def method_kinds(results: StoredRun) -> dict[str, str]:
-    """Label -> kind of the method: as it ran, else as registered."""
-    found = {}
-    for cell in sorted(results.cells, key=lambda c: c.kind != ""):
-        row = registry.algorithms().get(cell.algorithm)
-        registered = "" if row is None else row.kind
-        found[cell.label] = "anchor" if is_anchor(cell) else cell.kind or registered or "not run"
-    return found
-
-
-def divisions(results: StoredRun) -> dict[str, str]:
-    """Label -> one of ``DIVISIONS``: whether a method has a step size of the suite's grid on some task; empty where all are in one."""
-    tuned = {c.label for c in results.cells if c.tuned and c.status not in NOT_RUN}
-    found = {k: DIVISIONS[k not in tuned] for k, kind in method_kinds(results).items() if kind != "anchor"}
-    return found if len(set(found.values())) > 1 else {}

@@ -27,9 +27,8 @@ from parvibench.statistics import median_interval, runtime_profile
 
 from . import board as lb
 from .recommended import limits, reached
+from .run import AXES
 
-#: Budget axes of the curves.
-AXES = ("score_evaluations", "iteration", "seconds")
 #: Metric of sequential tasks that also serves as an axis.
 CONTEXTS = "contexts"
 #: Metric whose levels are reached, and these.
@@ -85,9 +84,8 @@ def at_equal_budgets(
         rows = []
         for cell, cost, at in courses:
             curve, i = results.curve_grid(cell).metric(metric), int(np.abs(np.log(cost / level)).argmin())
-            middle, low, high = (
-                v / unit for v in median_interval(metric_values(metric, curve.at(int(at[i]), cell.diverged)))
-            )
+            values = metric_values(metric, curve.at(int(at[i]), cell.diverged))
+            middle, low, high = (v / unit for v in median_interval(values))
             iterations = float(curve.spent["iteration"][at[i], curve.measured[at[i]]].max())
             ended = i == len(cost) - 1 and cost[i] < 0.7 * level
             rows.append(AtBudget(cell, 0.0, (middle, low, high), float(cost[i]), iterations, ended))
@@ -129,12 +127,8 @@ def growth(results: StoredRun) -> list[Growth]:
     for label in dict.fromkeys(c.label for c in results.cells if not lb.is_anchor(c)):
         cells = {c.task: c for c in results.cells if c.label == label and c.status is Status.OK and c.task in dims}
         for level in LEVELS if cells else ():
-            reached = {
-                dims[t]: float(np.median(iterations_to(results.curve_grid(cells[t]), level)))
-                if t in cells
-                else math.nan
-                for t in sorted(dims, key=lambda t: dims[t])
-            }
+            times = {t: float(np.median(iterations_to(results.curve_grid(c), level))) for t, c in cells.items()}
+            reached = {dims[t]: times.get(t, math.nan) for t in sorted(dims, key=lambda t: dims[t])}
             slope = exponent(list(reached), list(reached.values()))
             found.append(Growth(label, next(iter(cells.values())).kind, level, slope, reached))
     return found

@@ -62,11 +62,8 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
     """Nested mappings with dotted keys."""
     if not isinstance(values, dict):
         return {prefix: values}
-    return {
-        k: v
-        for key, value in values.items()
-        for k, v in _flat(value, f"{prefix}.{key}" if prefix else str(key)).items()
-    }
+    parts = (_flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in values.items())
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -115,15 +112,12 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     both = {(x.task, x.label) for x, _ in shared}
     for run, where in ((a, "first"), (b, "second")):
         alone = [c for c in run.cells if (c.task, c.label) not in both]
-        rows += [
-            _empty(c, "", comparing.ONLY_IN.format(which=where), "" if c.status is Status.OK else str(c.status))
-            for c in alone
-        ]
+        only = comparing.ONLY_IN.format(which=where)
+        rows += [_empty(c, "", only, "" if c.status is Status.OK else str(c.status)) for c in alone]
     frame = pd.DataFrame(rows, columns=list(_COLUMNS))
     known = frame["p_value"].notna()
     frame.loc[known, "p_value"] = holm(frame.loc[known, "p_value"].tolist())
-    for i in frame.index[known]:
-        frame.loc[i, "verdict"] = _verdict(frame.loc[[i]].iloc[0])
+    frame.loc[known, "verdict"] = [_verdict(row) for row in frame[known].to_dict("records")]
     return frame
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,6 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.text import leaders
 
 from . import board as lb
-from .averages import average_ranks
 
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
@@ -28,11 +27,6 @@ class Best:
     compared: int  #: methods with a finite result
     beaten: int  #: methods significantly worse than another
     rows: pd.DataFrame  #: of the board: of these methods, lowest rank first
-
-    @property
-    def members(self) -> list[str]:
-        """Their labels."""
-        return [str(label) for label in self.rows["label"]]
 
     @property
     def sentence(self) -> str:
@@ -57,23 +51,21 @@ class View:
     def of(cls, results: StoredRun, measured: lb.Measured | None = None) -> View:
         """Run all tests; ``measured`` as in ``board.table``."""
         board = lb.table(results, measured)
-        tasks = tuple(_best(str(task), rows) for task, rows in board.groupby("task", sort=False))
-        return cls(board, lb.scores(results, board), tasks)
-
-    @cached_property
-    def ranks(self) -> pd.DataFrame:
-        """Average ranks over all tasks, as of ``average_ranks``."""
-        return average_ranks(self.board)
+        tasks = []
+        for task, rows in board.groupby("task", sort=False):
+            best = rows[rows["best"].astype(bool)].sort_values("rank", kind="stable")
+            tasks.append(Best(str(task), int(lb.competing(rows).sum()), int(rows["beaten"].sum()), best))
+        return cls(board, lb.scores(results, board), tuple(tasks))
 
     def means(self, tasks: Sequence[str]) -> pd.DataFrame:
         """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
 
         Index label; columns ``value``, ``low``, ``high`` (95%). Methods ranked on all the tasks only.
         """
-        rows = {
-            label: _pooled(tuple(self.scores[task, label].tobytes() for task in tasks))
-            for label in complete_labels(self.board, tasks)
-        }
+        ranked = self.board[self.board["task"].isin(tasks) & self.board["rank"].notna()]
+        count = ranked.groupby("label", sort=False)["task"].nunique()
+        labels = [str(label) for label in count.index[count == len(tasks)]]
+        rows = {label: _pooled(tuple(self.scores[task, label].tobytes() for task in tasks)) for label in labels}
         frame = pd.DataFrame.from_dict(rows, orient="index", columns=["value", "low", "high"], dtype=float)
         return frame.rename_axis("label").sort_values("value", kind="stable")
 
@@ -83,15 +75,3 @@ def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
     """Interquartile mean over tasks, float64; the same in the view of all methods and in that of a kind."""
     values = [np.frombuffer(task) for task in tasks]
     return statistics.interquartile_mean(values, np.random.default_rng([len(v) for v in values]))
-
-
-def _best(where: str, board: pd.DataFrame) -> Best:
-    rows = board[board["best"].astype(bool)].sort_values("rank", kind="stable")
-    return Best(where, int(lb.competing(board).sum()), int(board["beaten"].sum()), rows)
-
-
-def complete_labels(board: pd.DataFrame, tasks: Sequence[str]) -> list[str]:
-    """Methods that are ranked on all of these tasks, in the board's order."""
-    rows = board[board["task"].isin(tasks) & board["rank"].notna()]
-    count = rows.groupby("label", sort=False)["task"].nunique()
-    return [str(label) for label in count.index[count == len(tasks)]]

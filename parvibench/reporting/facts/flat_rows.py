@@ -1,7 +1,7 @@
 """The facts of every cell as one flat table: ``results.parquet``, which pandas alone reads."""
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -58,12 +58,8 @@ def values(
             rows += [(i, *own, r, v, t) for r, v, t in zip(c.spec.replicates, stored, near, strict=False)]
         if not any(c.values.values()):
             rows.append((i, *(None,) * 7))
-    heads = pd.DataFrame(
-        [
-            _columns(results, c, of_board[c.task, c.label]) | {"ranks": json.dumps(ranks[c.task, c.label])}
-            for c in results.cells
-        ]
-    )
+    heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
+    heads["ranks"] = [json.dumps(ranks[c.task, c.label]) for c in results.cells]
     columns = ["metric", "direction", "floor", "primary", "replicate", "value", "reached"]
     own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
     frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
@@ -72,12 +68,8 @@ def values(
     frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
     suite = results.run.suite
     protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
-    named: dict[Hashable | None, Any] = {
-        "run": results.run.id,
-        "suite": suite.get("name"),
-        "profile": results.run.profile,
-    }
-    frame.attrs = named | {"format": FORMAT, "protocol": protocol, "unfinished": results.unfinished}
+    frame.attrs = {"run": results.run.id, "suite": suite.get("name"), "profile": results.run.profile}
+    frame.attrs |= {"format": FORMAT, "protocol": protocol, "unfinished": results.unfinished}
     return frame
 
 

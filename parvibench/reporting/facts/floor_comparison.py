@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from parvibench.core import registry
-from parvibench.core.reference import Floor, Floored, Reference, load_floored, stamp_of
+from parvibench.core.reference import Floor, Floored, load_floored, stamp_of
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.results import metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
@@ -26,9 +26,8 @@ class FloorComparison(NamedTuple):
     p_exact: float = math.nan  #: by the primary metric alone, of the exact rank test; NaN where it has no floor
     verdict_basis: str = ""  #: number of samples and metrics that the verdict rests on, or why there is none
     equivalent: float = math.nan  #: equivalent n by the primary metric, replicates pooled; NaN where it is not defined
-    equivalent_low: float = (
-        math.nan
-    )  #: lower end of its 95% interval; NaN also where the samples are states of one chain
+    #: lower end of its 95% interval; NaN also where the samples are states of one chain
+    equivalent_low: float = math.nan
     equivalent_high: float = math.nan  #: upper end
 
 
@@ -91,14 +90,8 @@ def _task_metrics(task: str) -> tuple[str, ...]:
         return ()
 
 
-def reference_of(task: str) -> Reference | None:
-    """The reference of a task; None without one, or where it cannot be read."""
-    found = floored_of(task)
-    return found if isinstance(found, Reference) else None
-
-
 def floored_of(task: str) -> Floored | None:
-    """The reference or the certified predictions of a task; None as for ``reference_of``."""
+    """The reference or the certified predictions of a task; None without one, or where it cannot be read."""
     try:
         return _once(load_floored, task, stamp_of(task))
     except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name

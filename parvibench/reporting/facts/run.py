@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
-from parvibench.core.result import CellRecord
 from parvibench.harness.marks.convergence import MAX_RHAT as MAX_RHAT
 from parvibench.harness.run.judging import SEQUENTIAL as SEQUENTIAL
 from parvibench.harness.store.cell_files import dense
@@ -32,18 +31,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+#: Step sizes searched on the suite's grid for every task; one setting for all tasks, whose adaptation the budget pays.
+DIVISIONS = ("tuned", "self-tuning")
 #: Budget axes: column of the curves -> title.
 AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
-
-
-@dataclass(frozen=True)
-class Step:
-    """The step size of a cell."""
-
-    cell: CellRecord
-    origin: str  #: default, set, tuned or not known
-    cost: float | None  #: score evaluations of its search; None where it was not tuned
-    at_edge: bool  #: whether the best value is at the end of the grid
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,16 +86,12 @@ class Facts(StoredRun):
         """View -> what to use of its methods: over all tasks, then for each kind of target; empty without any task."""
         groups = self.board.drop_duplicates("task").groupby("group", sort=False)["task"]
         tasks = {"": tuple(self.by_task)} | {str(group): tuple(names) for group, names in groups}
-        found, warm = (
-            {},
-            {c.label for c in self.cells if c.start == "warm"},
-        )  # at a reference draw, which users have not
+        warm = {c.label for c in self.cells if c.start == "warm"}  # at a reference draw, which users have not
+        found, of = {}, self.recommendations.of
         for part, view in self.views.items():
             methods = view.board.loc[~view.board["anchor"].astype(bool), "label"]
             labels = [label for label in dict.fromkeys(methods) if label not in warm]
-            found[part] = tuple(
-                self.recommendations.of(where, names, labels) for where, names in tasks.items() if names
-            )
+            found[part] = tuple(of(where, names, labels) for where, names in tasks.items() if names)
         return found
 
     def headline(self, part: str = "") -> str:
@@ -114,28 +101,25 @@ class Facts(StoredRun):
 
     @cached_property
     def kinds(self) -> dict[str, str]:
-        """Label -> kind of the method."""
-        return lb.method_kinds(self)
+        """Label -> kind of the method: as it ran, else as registered."""
+        found = {}
+        for cell in sorted(self.cells, key=lambda c: c.kind != ""):
+            row = registry.algorithms().get(cell.algorithm)
+            registered = "" if row is None else row.kind
+            found[cell.label] = "anchor" if lb.is_anchor(cell) else cell.kind or registered or "not run"
+        return found
 
     @cached_property
     def divisions(self) -> dict[str, str]:
-        """Label -> division; empty where all methods are in one."""
-        return lb.divisions(self)
+        """Label -> one of ``DIVISIONS``: whether a method has a step size of the suite's grid on some task; empty where all are in one."""
+        tuned = {c.label for c in self.cells if c.tuned and c.status not in lb.NOT_RUN}
+        found = {k: DIVISIONS[k not in tuned] for k, kind in self.kinds.items() if kind != "anchor"}
+        return found if len(set(found.values())) > 1 else {}
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The divisions; none where all methods are in one."""
-        return lb.DIVISIONS if self.divisions else ()
-
-    @cached_property
-    def steps(self) -> list[Step]:
-        """The step sizes of the cells that ran with one."""
-        edge = (self.suite.get("tuned") or {}).get("at_edge", ())
-        return [
-            Step(c, origin, lb.tuning_cost(c, self.suite), c.tuned and f"{c.task}/{c.label}" in edge)
-            for c in self.cells
-            if (origin := flat.step_origin(c, self.suite))
-        ]
+        return DIVISIONS if self.divisions else ()
 
     @property
     def axes(self) -> dict[str, str]:

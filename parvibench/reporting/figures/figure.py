@@ -161,11 +161,6 @@ class TaskCells:
         """Labels of the anchors among them."""
         return {c.label for c in self.cells if is_anchor(c)}
 
-    @cached_property
-    def tags(self) -> frozenset[str]:
-        """The task's tags; none for an unknown task."""
-        return frozenset(getattr(registry.tasks().get(self.task), "tags", ()))
-
     def points(self, figure: str, measure: Callable[[], Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
         """Numbers of a figure of samples by label, single precision: from a board's archive, else measured and remembered.
 

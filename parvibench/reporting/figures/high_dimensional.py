@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from parvibench.core import registry
 from parvibench.core.reference import Reference
-from parvibench.reporting.facts.floor_comparison import reference_of
+from parvibench.reporting.facts.floor_comparison import floored_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, REFERENCE, Drawing, LabelStyle, Picture, TaskCells, long_form, short, slug
@@ -31,13 +32,13 @@ def marginals(shown: TaskCells) -> list[Drawing]:
 
     Empty without a reference, in one or two dimensions, or without samples.
     """
-    reference = reference_of(shown.task)
-    if reference is None or reference.draws.shape[1] < 3:
+    reference = floored_of(shown.task)
+    if not isinstance(reference, Reference) or reference.draws.shape[1] < 3:
         return []
     exact = reference.draws.numpy()
     clouds = _Clouds(shown, exact)
     found = [_corner(shown, clouds), _correlations(shown, clouds, exact.shape[1])]
-    found += [_paths(shown, clouds)] if "path" in shown.tags else []
+    found += [_paths(shown, clouds)] if "path" in getattr(registry.tasks().get(shown.task), "tags", ()) else []
     return [drawing for drawing in found if drawing is not None]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from parvibench.reporting.facts.board import Group
 from parvibench.reporting.facts.courses import profiles
 from parvibench.reporting.facts.recommended import FACTOR, NATS
 from parvibench.reporting.facts.run import AXES, Facts
@@ -13,7 +14,7 @@ from parvibench.reporting.formatting import number
 from parvibench.reporting.text import captions
 
 from .curves import MAX_LINES
-from .figure import GREY, Drawing, Styles, axis_label, distinct, long_form, short, slug
+from .figure import GREY, Drawing, Styles, axis_label, axis_name, distinct, long_form, short, slug
 from .plots import SIZE, log_axes, plotted
 from .vector import INK
 
@@ -76,28 +77,33 @@ def _profile(axis: str, profiles: Mapping[str, pd.DataFrame], styles: Styles) ->
     return plot.drawing(title, alt, long_form(profiles), note, axis)
 
 
+def over_floor(metric: str) -> str:
+    """The axis of a metric over its floor, which has no unit."""
+    return f"{axis_name(metric).partition(' (')[0]} over its floor"
+
+
 def quality_and_cost(
-    board: pd.DataFrame, aggregates: pd.DataFrame, tasks: Sequence[str], styles: Styles, axes: Mapping[str, str]
-) -> list[Drawing]:  # fmt: skip
-    """Interquartile mean over the floor against cost, and the methods that no other beats in both."""
+    facts: Facts, aggregates: pd.DataFrame, group: Group, styles: Styles, own: Sequence[str]
+) -> list[Drawing]:
+    """Interquartile mean over the floor against cost, and the methods that no other beats in both; ``own``: added to the names."""
     finite = aggregates[np.isfinite(aggregates["value"].astype(float))]
-    rows = board[board["task"].isin(tasks) & board["label"].isin(finite.index)]
+    rows = facts.board[facts.board["task"].isin(group.tasks) & facts.board["label"].isin(finite.index)]
     found = []
-    for axis, title in axes.items():
+    for axis, title in facts.cost_axes.items():
         costs = rows[rows[axis] > 0].groupby("label")[axis]
         cost = costs.agg(lambda v: math.exp(np.log(v.astype(float)).mean()))
         data = finite.assign(cost=cost).dropna(subset=["cost"]).sort_values(["cost", "value"], kind="stable")
         # At equal costs the aggregates already say it all.
         if len(data) > 1 and data["cost"].max() > 1.05 * data["cost"].min():
             data["front"] = data["value"] < data["value"].cummin().shift(fill_value=math.inf)
-            found.append(_pareto(axis, title, data, styles))
+            found.append(_pareto(slug("quality-cost", axis, *own), axis, title, group.metric, data, styles))
     return found
 
 
-def _pareto(axis: str, of: str, data: pd.DataFrame, styles: Styles) -> Drawing:
+def _pareto(name: str, axis: str, of: str, metric: str, data: pd.DataFrame, styles: Styles) -> Drawing:
     front = data[data["front"]]
     styles = distinct(styles, map(str, front.index))
-    with plotted(slug("quality-cost", axis), axis_label(axis), "sliced 2-Wasserstein distance over its floor") as plot:
+    with plotted(name, axis_label(axis), over_floor(metric)) as plot:
         plot.axes.step(front["cost"], front["value"], where="post", color=INK, linewidth=1, linestyle="--")
         for label, row in data.sort_values("front", kind="stable").iterrows():
             colour, marker, _ = styles[str(label)]

@@ -71,15 +71,14 @@ def log_axes(axes: Axes, *, y: bool = True) -> None:
     for axis, set_scale, logarithmic in ((axes.xaxis, axes.set_xscale, True), (axes.yaxis, axes.set_yscale, y)):
         if logarithmic:
             set_scale("log")
-        axis.set_minor_locator(ticker.NullLocator())
-        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: tick(v)))
-        if logarithmic:
             low, high = axis.get_view_interval()
             decades = math.log10(high / low)
             if decades < 0.8:
                 axis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
             else:
                 axis.set_major_locator(ticker.LogLocator(subs=(1.0,) if decades > 2.5 else (1.0, 2.0, 5.0)))
+        axis.set_minor_locator(ticker.NullLocator())
+        axis.set_major_formatter(ticker.FuncFormatter(lambda v, _: tick(v)))
 
 
 def tick(value: float) -> str:

@@ -1,8 +1,7 @@
 """Predictions of networks: calibration of all methods, and predictive intervals of the best."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Mapping
+from functools import cache, partial
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,8 @@ from .figure import GREY, Drawing, TaskCells, long_form, short, slug
 from .plots import plotted
 from .vector import INK
 
+#: Label -> responses, means and noise sds of each split, as of ``_predict``.
+Splits = Mapping[str, list[tuple[Tensor, Tensor, Tensor]]]
 #: Replicates (data splits) drawn.
 SPLITS = 5
 _LEVELS = np.linspace(0.05, 0.95, 19)
@@ -29,49 +30,44 @@ def predictions(shown: TaskCells) -> list[Drawing]:
 
     Empty where the task has no held-out data or its data set is missing.
     """
-    predicted = _Predicted(shown)
-    levels = shown.points("calibration", predicted.calibration)
-    intervals = shown.points("predictions", predicted.intervals)
+    splits = cache(partial(_splits, shown))
+    levels = shown.points("calibration", lambda: _coverage(splits()))
+    intervals = shown.points("predictions", lambda: _of_leader(splits(), shown.anchors))
     drawings = [_calibration(shown, levels)] if levels else []
     return drawings + [_intervals(shown, label, table) for label, table in intervals.items()]
 
 
-@dataclass(frozen=True)
-class _Predicted:
-    """Predictions of the methods drawn for the test rows of the first splits."""
+def _splits(shown: TaskCells) -> Splits:
+    """Predictions of the methods drawn for the test rows of the first splits, best first; of methods with finite samples."""
+    held_out, found = _held_out(shown.task), {}
+    for cell in shown.cells if held_out else ():
+        stored = shown.results.samples(cell)
+        if stored is not None and np.isfinite(stored[:SPLITS]).all():
+            found[cell.label] = [_predict(data, x) for data, x in zip(held_out, stored, strict=False)]
+    return found
 
-    shown: TaskCells
 
-    @cached_property
-    def splits(self) -> dict[str, list[tuple[Tensor, Tensor, Tensor]]]:
-        """By label, best first; of methods with finite samples."""
-        held_out, found = _held_out(self.shown.task), {}
-        for cell in self.shown.cells if held_out else ():
-            stored = self.shown.results.samples(cell)
-            if stored is not None and np.isfinite(stored[:SPLITS]).all():
-                found[cell.label] = [_predict(data, x) for data, x in zip(held_out, stored, strict=False)]
-        return found
+def _coverage(predicted: Splits) -> dict[str, pd.DataFrame]:
+    """Share of test rows inside the central interval of every level."""
+    found = {}
+    for label, splits in predicted.items():
+        pit = torch.cat([_distribution(*split) for split in splits])
+        inside = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
+        found[label] = pd.DataFrame({"probability": _LEVELS, "inside": inside})
+    return found
 
-    def calibration(self) -> dict[str, pd.DataFrame]:
-        """Share of test rows inside the central interval of every level."""
-        found = {}
-        for label, splits in self.splits.items():
-            pit = torch.cat([_distribution(*split) for split in splits])
-            inside = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
-            found[label] = pd.DataFrame({"probability": _LEVELS, "inside": inside})
-        return found
 
-    def intervals(self) -> dict[str, pd.DataFrame]:
-        """Of the leader, for some rows of the first split, by predicted mean."""
-        leader = next((k for k in self.splits if k not in self.shown.anchors), None)
-        if leader is None:
-            return {}
-        y, means, sds = self.splits[leader][0]
-        rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
-        order = rows[means.mean(0)[rows].argsort()]
-        y, means = y[order], means[:, order]
-        low, high = _quantile(0.025, means, sds), _quantile(0.975, means, sds)
-        return {leader: pd.DataFrame({"observed": y, "mean": means.mean(0), "low": low, "high": high})}
+def _of_leader(predicted: Splits, anchors: Collection[str]) -> dict[str, pd.DataFrame]:
+    """Intervals of the best method, for some rows of the first split, by predicted mean."""
+    leader = next((k for k in predicted if k not in anchors), None)
+    if leader is None:
+        return {}
+    y, means, sds = predicted[leader][0]
+    rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
+    order = rows[means.mean(0)[rows].argsort()]
+    y, means = y[order], means[:, order]
+    low, high = _quantile(0.025, means, sds), _quantile(0.975, means, sds)
+    return {leader: pd.DataFrame({"observed": y, "mean": means.mean(0), "low": low, "high": high})}
 
 
 def _held_out(task: str) -> list[PredictiveData]:

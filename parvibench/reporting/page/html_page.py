@@ -40,27 +40,23 @@ def render(report: Report, *, compact: bool = False) -> str:
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     pictures = Pictures()
     methods = registry.algorithms()
-    choices = matrix.numbers(facts, report.matrix) | {
-        "names": {c.label: methods[c.algorithm].summary for c in facts.cells if c.algorithm in methods},
-        "divisions": facts.divisions,
-    }
+    names = {c.label: methods[c.algorithm].summary for c in facts.cells if c.algorithm in methods}
+    choices = matrix.numbers(facts, report.matrix) | {"names": names, "divisions": facts.divisions}
     anchors = {m.name: m.anchor for m in report.methods}
     page = template.render(
         report=report,
         compact=compact,
-        run=facts.run,
-        suite=facts.suite,
+        facts=facts,
         style=Markup((folder / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         profile=f", profile {profile}" if (profile := profile_in_words(facts)) else "",
         described=described,
         marks=marks,
-        rule=leaders.RULE,
         leaders=leaders,
         named=named,
         most=MOST_NAMED,
-        explained=leaders.explained(facts.recommended[""]),
+        explained=leaders.explained(facts.recommended[""], min((c.n_replicates for c in facts.cells), default=0)),
         started=day(facts.run.started),
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
@@ -69,7 +65,6 @@ def render(report: Report, *, compact: bool = False) -> str:
         notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
         choices=choices,
         tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
-        divisions=facts.parts,
         failures=[c for c in facts.cells if c.status is not Status.OK or c.n_diverged],
         glossary=[(registry.metrics()[m], power) for m, power in facts.powers.items()],
         marks_used=lb.marks_used(facts.board),

@@ -12,6 +12,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.flat_rows import step_origin
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import join
 from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
@@ -43,25 +44,28 @@ _STEP_COLUMNS = (
 
 def step_sizes(facts: Facts) -> StepSizes | None:
     """Step sizes used, their origin, and the cost of tuning them; None without any."""
-    if not facts.steps:
-        return None
-    body, at_edge = [], []
-    for step in facts.steps:
-        c, chosen = step.cell, Entry(step.origin)
-        if step.at_edge:
-            at_edge.append(f"{c.label} on {c.task}")
-            chosen = Entry(f"{step.origin}, at the edge of the grid", look="status")
-        spent = Entry("") if step.cost is None else whole(step.cost)
+    edge = (facts.suite.get("tuned") or {}).get("at_edge", ())
+    body, at_edge, origins, costs, tags = [], [], Counter[str](), 0.0, []
+    for c in facts.cells:
+        if not (origin := step_origin(c, facts.suite)):
+            continue
+        origins[origin] += 1
+        chosen, cost = Entry(origin), lb.tuning_cost(c, facts.suite)
+        if c.tuned:
+            tags.append(row.tags if (row := registry.tasks().get(c.task)) else ())
+            costs += cost or 0.0
+            if f"{c.task}/{c.label}" in edge:
+                at_edge.append(f"{c.label} on {c.task}")
+                chosen = Entry(f"{origin}, at the edge of the grid", look="status")
         steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
-        body.append(Row((method(c.label), Entry(c.task), *steps, spent)))
-    counts = Counter(step.origin for step in facts.steps)
-    tags = [row.tags if (row := registry.tasks().get(s.cell.task)) else () for s in facts.steps if s.cell.tuned]
-    return StepSizes(
-        validity.step_sizes(counts, tags, sum(s.cost or 0.0 for s in facts.steps)),
-        tuple(at_edge),
+        body.append(Row((method(c.label), Entry(c.task), *steps, Entry("") if cost is None else whole(cost))))
+    if not body:
+        return None
+    table, warning = (
         Table("Step sizes", _STEP_COLUMNS, tuple(body)),
-        validity.untuned(len(body) - counts["tuned"], len(body)),
+        validity.untuned(len(body) - origins["tuned"], len(body)),
     )
+    return StepSizes(validity.step_sizes(origins, tags, costs), tuple(at_edge), table, warning)
 
 
 def validity_checks(facts: Facts, steps: StepSizes | None) -> dict[str, str]:
@@ -119,9 +123,9 @@ def protocol(facts: Facts) -> str:
 
 
 def _converged(board: pd.DataFrame) -> str:
-    judged = lb.judged(board)
+    judged = board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
     counts = judged["convergence"].value_counts(sort=False)
-    no_better = int(judged["marks"].str.contains(marks.NO_BETTER, regex=False).sum()) if len(judged) else 0
+    no_better = sum(marks.NO_BETTER in words for words in judged["marks"])
     return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better)
 
 

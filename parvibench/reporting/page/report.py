@@ -11,7 +11,7 @@ from parvibench.reporting.facts.averages import average_ranks
 from parvibench.reporting.facts.findings import View
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import Drawing, Styles, label_styles, slug
-from parvibench.reporting.figures.over_tasks import forest, performance_profiles, quality_and_cost
+from parvibench.reporting.figures.over_tasks import forest, over_floor, performance_profiles, quality_and_cost
 from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table
 from parvibench.reporting.tables.matrix import leaderboard
 from parvibench.reporting.tables.table import Table
@@ -31,20 +31,14 @@ class Aggregates:
 
 
 @dataclass(frozen=True)
-class ShownView:
-    """What the page shows over tasks for all methods, or for those of one kind."""
-
-    kind: str  #: the kind, or empty
-    aggregates: Sequence[Aggregates]  #: over tasks; figures only in the view of all methods
-
-
-@dataclass(frozen=True)
 class Report:
     """All parts of a report, before they are rendered."""
 
     facts: Facts  #: of the run
     picture: Sequence[Drawing]  #: performance profiles
-    views: Sequence[ShownView]  #: over tasks: of all methods, then of those of each kind
+    views: Mapping[
+        str, Sequence[Aggregates]
+    ]  #: over tasks: of all methods (key empty, with figures), then of those of each kind
     matrix: Table  #: methods x tasks
     tasks: Sequence[TaskSection]  #: one section per task
     methods: Sequence[MethodSection]  #: one section per method
@@ -57,15 +51,13 @@ class Report:
         styles = label_styles(facts)
         tasks = task_sections(facts, styles)
         steps = step_sizes(facts)
-        views = [
-            ShownView(kind, _aggregated(facts, view, None if kind else styles)) for kind, view in facts.views.items()
-        ]
+        views = {kind: _aggregated(facts, view, None if kind else styles) for kind, view in facts.views.items()}
         profiles, methods = performance_profiles(facts, styles), method_sections(facts)
         return cls(facts, profiles, views, leaderboard(facts), tasks, methods, steps, validity_checks(facts, steps))
 
     def drawings(self) -> list[Drawing]:
         """Every figure: those over tasks, then those of each task."""
-        over_tasks = (part.drawings for part in self.views[0].aggregates)
+        over_tasks = (part.drawings for part in self.views[""])
         return [*chain(self.picture, *over_tasks, *(task.drawings for task in self.tasks))]
 
     @property
@@ -106,10 +98,12 @@ def _aggregated(facts: Facts, view: View, styles: Styles | None) -> list[Aggrega
 def _drawings(facts: Facts, styles: Styles, group: lb.Group) -> list[Drawing]:
     """Means over the floor and their cost where there is one, else the average ranks over several tasks."""
     if group.ratio:
-        means = facts.all.means(group.tasks)
-        title, label = "interquartile mean over the floor", "sliced 2-Wasserstein distance over its floor"
-        drawn = forest(slug("interquartile-mean"), title, means, label, captions.MEANS, styles)
-        return drawn + quality_and_cost(facts.board, means, group.tasks, styles, facts.cost_axes)
+        first = next(g.metric for g in lb.groups(facts.board) if g.ratio)
+        own = () if group.metric == first else (group.metric,)  # names of figures are unique
+        means, label = facts.all.means(group.tasks), over_floor(group.metric)
+        title = "interquartile mean over the floor"
+        drawn = forest(slug("interquartile-mean", *own), title, means, label, captions.MEANS, styles)
+        return drawn + quality_and_cost(facts, means, group, styles, own)
     if len(group.tasks) == 1:
         return []
     ranks = average_ranks(facts.board[facts.board["task"].isin(group.tasks)])

@@ -94,11 +94,6 @@ def write_figure(facts: Facts, figure: str, out: Path, *, pdf: bool = False) -> 
     return paths
 
 
-def drawn(facts: Facts) -> dict[str, Drawing]:
-    """Every figure of the report by name."""
-    return {d.name: d for d in drawings(facts)}
-
-
 def _changes(frame: pd.DataFrame) -> list[Drawing]:
     """Changes with their intervals, one figure per scale; the 24 with the smallest p-values. ``frame`` of ``compare``."""
     found = []

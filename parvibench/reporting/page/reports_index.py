@@ -16,17 +16,8 @@ _FILE = "summary.json"
 MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
 _FIRST = (
-    "models",
-    "posteriors",
-    "multimodal",
-    "toy",
-    "uci-posterior",
-    "uci",
-    "exactness",
-    "dimension",
-    "bandits",
-    "papers",
-)
+    "models", "posteriors", "multimodal", "toy", "uci-posterior", "uci", "exactness", "dimension", "bandits", "papers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,16 +41,10 @@ class Summary:
 
 def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
     """What to use for a kind of target, as a summary holds it; ``sure`` orders the same kind of several boards."""
-    methods = [
-        [
-            leaders.warned(m),
-            " ".join(
-                filter(None, [leaders.nearness(m, kind), "" if kind.on_every_task else leaders.on_how_many(m, kind)])
-            ),
-            m.cost,
-        ]
-        for m in kind.methods[:MOST_NAMED]
-    ]
+    methods = []
+    for m in kind.methods[:MOST_NAMED]:
+        where = "" if kind.on_every_task else leaders.on_how_many(m, kind)
+        methods.append([leaders.warned(m), f"{leaders.nearness(m, kind)} {where}".strip(), m.cost])
     sure = [bool(methods) and not kind.methods[0].warnings, kind.on_every_task, len(kind.tasks)]
     return {"where": kind.where, "tasks": leaders.tasks(kind), "methods": methods, "unsettled": named(kind.unsettled, 2), "sure": sure}  # fmt: skip
 
@@ -91,9 +76,8 @@ def write_index(folder: Path) -> Path:
             raise InputError(f"{file}: not a report's summary; write the report again") from None
     reports.sort(key=lambda report: _FIRST.index(report[1].suite) if report[1].suite in _FIRST else len(_FIRST))
     if not reports:
-        raise InputError(
-            f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
-        )
+        say = f"{folder}: no reports below; write one with: parvibench report --out STORE --to {folder}/NAME"
+        raise InputError(say)
     import jinja2
     from markupsafe import Markup
 
@@ -101,7 +85,6 @@ def write_index(folder: Path) -> Path:
     style, text = ((templates / file).read_text(encoding="utf-8") for file in ("page.css", "reports.html.j2"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(text)
     page = folder / "index.html"
-    page.write_text(
-        template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style)), encoding="utf-8"
-    )
+    text = template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style))
+    page.write_text(text, encoding="utf-8")
     return page

@@ -1,7 +1,6 @@
 """Sections of the page: a task with its ranking, figures and certificate; a method with its results, settings and citation."""
 
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import by_label
+from parvibench.reporting.facts.averages import average_ranks, by_label
 from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
@@ -84,7 +83,7 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
                 certificate=_certificate(task),
                 table=ranking_table(cells, rows, own.get(task, {}), facts.marks),
                 paths=path_table(cells),
-                budgets=_budgets(facts, task, str(rows["metric"].iloc[0])),
+                budgets=equal_budget_tables(facts, task, str(rows["metric"].iloc[0])),
                 drawings=[*task_drawings(facts, rows, task, styles)] if i < MAX_DRAWN else (),
                 note="" if i < MAX_DRAWN else described.NOT_DRAWN.format(most=MAX_DRAWN),
                 absent=absent,
@@ -106,15 +105,10 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
         yield from draw(shown)
 
 
-def _budgets(facts: Facts, task: str, metric: str) -> list[Table]:
-    known = lb.floor(task, metric, facts.by_task[task][0].samples)
-    return equal_budget_tables(facts, task, metric, "× floor" if known and known.median != 1.0 else metric)
-
-
 def _task_facts(task: str) -> str:
     row = registry.tasks().get(task)
     if row is not None:
-        return described.task(row.summary, row.dim, row.tags)
+        return described.task(row)
     found = floored_of(task)
     return described.own_task(() if found is None else found.certificate.get("coordinates", ()), native_of(task))
 
@@ -147,24 +141,15 @@ class MethodSection:
 
 def method_sections(facts: Facts) -> list[MethodSection]:
     """One section per method, anchors excepted; best average rank first."""
-    ranks = facts.all.ranks if len(facts.board) else pd.DataFrame({"anchor": []})
-    rows = by_label(facts.board)
-    cells: dict[str, dict[str, CellRecord]] = {}
-    for cell in facts.cells:
-        cells.setdefault(cell.label, {})[cell.task] = cell
-    return [
-        MethodSection(
-            name=label,
-            anchor=fragment("method", label),
-            kind=facts.kinds[label],
-            about=_method_facts(label, next(iter(cells[label].values())).algorithm, facts.suite),
-            settings=_settings(cells[label].values()),
-            table=Table(
-                f"{label} task by task", _COLUMNS, tuple(_row(r, cells[label][t]) for t, r in rows[label].items())
-            ),
-        )
-        for label in map(str, ranks.index[~ranks["anchor"].astype(bool)])
-    ]
+    ranks, rows = average_ranks(facts.board), by_label(facts.board)
+    sections = []
+    for label in map(str, ranks.index[~ranks["anchor"].astype(bool)]):
+        cells = {c.task: c for c in facts.cells if c.label == label}
+        table = Table(f"{label} task by task", _COLUMNS, tuple(_row(r, cells[t]) for t, r in rows[label].items()))
+        about = _method_facts(label, next(iter(cells.values())).algorithm, facts.suite)
+        anchor, settings = fragment("method", label), _settings(cells.values())
+        sections.append(MethodSection(label, anchor, facts.kinds[label], about, settings, table))
+    return sections
 
 
 def _row(row: lb.Row, cell: CellRecord) -> Row:
@@ -177,26 +162,20 @@ def _row(row: lb.Row, cell: CellRecord) -> Row:
 def _result(row: lb.Row) -> Entry:
     if row["status"] != Status.OK:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
-    value = lb.shown(row)
-    unit = value / row["median"] if row["median"] and math.isfinite(value / row["median"]) else 1.0
-    return numeric(value, note=f"{lb.unit(row)} [{interval(row['low'] * unit, row['high'] * unit)}]")
+    value, low, high = lb.shown_interval(row)
+    return numeric(value, note=f"{lb.unit(row)} [{interval(low, high)}]")
 
 
 def _method_facts(label: str, algorithm: str, suite: Mapping[str, Any]) -> str:
     """What the method is, and why the suite fixes settings of it, in its words."""
     row = registry.algorithms().get(algorithm)
-    if row is None:
-        known = described.PLUG_IN.format(algorithm=algorithm)
-    else:
-        known = described.method(row.summary, row.kind, row.needs, row.citation)
-    own = (a for a in suite.get("algorithms", ()) if label == (a.get("label") or a["name"]))
-    reason = next((a.get("reason") for a in own), "")
+    known = described.method(row) if row else described.PLUG_IN.format(algorithm=algorithm)
+    reason = lb.suite_entry(suite, label).get("reason")
     return known + (described.IN_THIS_SUITE.format(reason=reason) if reason else "")
 
 
 def _settings(cells: Collection[CellRecord]) -> dict[str, str]:
     """Names and values of the settings; at most 12 values where tasks differ."""
-    return {
-        key: described.setting(list(dict.fromkeys(json.dumps(c.settings.get(key)) for c in cells if c.settings)))
-        for key in dict.fromkeys(k for c in cells for k in c.settings)
-    }
+    known = [c.settings for c in cells if c.settings]
+    values = {key: dict.fromkeys(json.dumps(own.get(key)) for own in known) for own in known for key in own}
+    return {key: described.setting(list(of)) for key, of in values.items()}

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts import courses as curves
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import number
@@ -10,15 +11,15 @@ from parvibench.reporting.formatting import number
 from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
 
 
-def equal_budget_tables(facts: Facts, task: str, metric: str, unit: str) -> list[Table]:
-    """A table for score evaluations and one for sequential steps; ``unit`` of the values."""
-    tables = []
+def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
+    """A table for score evaluations and one for sequential steps."""
+    known, tables = lb.floor(task, metric, facts.by_task[task][0].samples), []
     for axis, (level, rows) in curves.at_equal_budgets(facts, facts.by_task[task], metric).items():
         spent = axis.replace("_", " ")
         columns = (
             Column("method", numeric=False),
             Column("rank", "among the methods at this budget; 1 is best"),
-            Column(unit, "median over replicates [95% interval]"),
+            Column("× floor" if known else metric, "median over replicates [95% interval]"),
             Column(spent, "per replicate, at the checkpoint nearest to the level"),
             Column("iterations", "per replicate, at that checkpoint"),
         )

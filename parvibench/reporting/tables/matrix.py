@@ -76,8 +76,9 @@ def numbers(facts: Facts, table: Table) -> dict[str, Any]:
     the number of tasks, null outside. ``costs``: budget axis -> group -> by row the mean over tasks, or null.
     """
     labels, groups = [row.entries[0].text for row in table.rows], ["", *dict.fromkeys(map(str, facts.board["group"]))]
+    metrics = dict.fromkeys(m for c in facts.cells for m in c.values)
     return {
-        "metrics": [_own_metrics(facts, labels), *(_one_metric(facts, metric, labels) for metric in _measured(facts))],
+        "metrics": [_own_metrics(facts, labels), *(_one_metric(facts, metric, labels) for metric in metrics)],
         "ranks": {v: {g: _ranks(_part(found.board, g), labels) for g in groups} for v, found in facts.views.items()},
         "costs": {a: {g: _costs(_part(facts.board, g), a, labels) for g in groups} for a in facts.cost_axes},
         "axes": facts.cost_axes,
@@ -96,11 +97,6 @@ def _own_metrics(facts: Facts, labels: Sequence[str]) -> dict[str, Any]:
     return {"name": "", "title": "each task's own metric", "cells": cells}
 
 
-def _measured(facts: Facts) -> list[str]:
-    """The metrics of all cells."""
-    return list(dict.fromkeys(m for c in facts.cells for m in c.values))
-
-
 def _one_metric(facts: Facts, metric: str, labels: Sequence[str]) -> dict[str, Any]:
     """All tasks by one metric."""
     row, cells = registry.metrics().get(metric), {(c.task, c.label): c for c in facts.cells}
@@ -115,11 +111,8 @@ def _part(board: pd.DataFrame, group: str) -> pd.DataFrame:
 
 def _ranks(board: pd.DataFrame, labels: Sequence[str]) -> list[list[float] | None]:
     found = average_ranks(board[~board["anchor"].astype(bool)])
-    ranked = {
-        k: [_six_digits(rank), int(n)]
-        for k, rank, n in zip(found.index, found["average_rank"], found["n_tasks"], strict=True)
-        if n
-    }
+    ranks = zip(found.index, found["average_rank"], found["n_tasks"], strict=True)
+    ranked = {label: [_six_digits(rank), int(n)] for label, rank, n in ranks if n}
     return [ranked.get(label) for label in labels]
 
 
@@ -131,10 +124,8 @@ def _costs(board: pd.DataFrame, axis: str, labels: Sequence[str]) -> list[float 
 def _own_cell(row: lb.Row | None, among_best: int | None) -> list[Any] | None:
     if row is None:
         return None
-    cell = [
-        lb.entry(row),
-        _key(lb.shown(row) if row["status"] == Status.OK else math.nan, ranked=not math.isnan(row["rank"])),
-    ]
+    value = lb.shown(row) if row["status"] == Status.OK else math.nan
+    cell = [lb.entry(row), _key(value, ranked=not math.isnan(row["rank"]))]
     return [*cell, among_best] if among_best else cell
 
 

@@ -100,13 +100,6 @@ def setting(value: float | None) -> Entry:
     return Entry("") if value is None or math.isnan(value) else Entry(f"{value:.3g}", sortable(value))
 
 
-def p_value(p: float) -> Entry:
-    """Entry with a p-value; below 0.001 as a bound."""
-    if math.isnan(p):
-        return Entry("")
-    return Entry("< 0.001" if p < 0.001 else f"{p:.3f}", sortable(p), "strong" if p <= 0.05 else "")
-
-
 def sortable(value: float) -> str:
     """A number as JavaScript reads it, to six digits; empty for NaN."""
     return "" if math.isnan(value) else f"{value:.6g}".replace("inf", "Infinity")

@@ -15,7 +15,7 @@ from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL
 from parvibench.reporting.formatting import interval, number
 from parvibench.reporting.text import marks
 
-from .table import Column, Entry, Row, Table, estimate, method, numeric, p_value, sortable, whole
+from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
 
 #: Columns of the table, in order.
 PATH_METRICS = ("path_equivalent_n", "path_primary", "ess_per_evaluation")
@@ -88,8 +88,9 @@ def _verdict(row: lb.Row, usual: str) -> Entry:
     if not row["verdict"]:
         return Entry("", help=basis)
     mark = "≈ " if row["verdict"] == "indistinguishable" else ""
-    p = p_value(row["p_value"]).text
-    return Entry(f"{mark}{row['verdict']}", help="; ".join(filter(None, [p and f"adjusted p {p}", basis])))
+    p = row["p_value"]
+    told = "" if math.isnan(p) else "adjusted p < 0.001" if p < 0.001 else f"adjusted p {p:.3f}"
+    return Entry(f"{mark}{row['verdict']}", help="; ".join(filter(None, [told, basis])))
 
 
 def _equivalent(row: lb.Row) -> Entry:

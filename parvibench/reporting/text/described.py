@@ -4,28 +4,32 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from parvibench.core.registry import AlgorithmRow, TaskRow
+
 PLUG_IN = "Plug-in {algorithm}."
 IN_THIS_SUITE = " In this suite: {reason}."
 PREDICTIONS = "certified posterior predictions at held-out points"
 NOT_DRAWN = "This report has figures of {most} tasks; `parvibench report --task` draws those of this one."
 
 
-def task(summary: str, dim: int | None, tags: Sequence[str]) -> str:
+def task(row: TaskRow) -> str:
     """Facts of a registered task."""
-    parts = [summary[:1].upper() + summary[1:], f"{dim} dimensions" if dim else "", ", ".join(tags)]
-    return ". ".join(p for p in parts if p) + "."
+    return _sentences(row.summary, f"{row.dim} dimensions" if row.dim else "", ", ".join(row.tags))
+
+
+def method(row: AlgorithmRow) -> str:
+    """Facts of a registered method."""
+    return _sentences(row.summary, row.kind, f"needs {', '.join(row.needs)}" if row.needs else "", row.citation)
+
+
+def _sentences(summary: str, *others: str) -> str:
+    return ". ".join(filter(None, [summary[:1].upper() + summary[1:], *others])) + "."
 
 
 def own_task(coordinates: Sequence[str], native: str = "") -> str:
     """Facts of a task that is not registered; ``native`` is the built-in task of the same posterior."""
     kind = f"A posterior of posteriordb; the built-in task {native} is the same in PyTorch." if native else ""
     return (kind or "A user-defined task.") + (f" Coordinates: {', '.join(coordinates)}." if coordinates else "")
-
-
-def method(summary: str, kind: str, needs: Sequence[str], citation: str) -> str:
-    """Facts of a registered method."""
-    parts = [summary[:1].upper() + summary[1:], kind, f"needs {', '.join(needs)}" if needs else "", citation]
-    return ". ".join(p for p in parts if p) + "."
 
 
 def reference(rows: int, *, exact: bool, grade: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from parvibench.reporting.formatting import count, interval, join, name, named, number
+from parvibench.reporting.formatting import count, first, interval, join, name, named, number
 
 #: Most methods that a sentence names.
 _NAMED, _FEW = 6, 3
@@ -34,6 +34,9 @@ _EXPLAINED = (
     "replicates; cheapest first. × floor: error over that of as many exact draws, 1 is as good. Score evaluations: of a "
     "replicate until it comes so near. Not settled: so near in some resamples only."
 )
+#: Replicates from which an interval of a median can cover it in 95% of runs.
+ENOUGH = 6
+_WEAK = "With {n}, resamples repeat few values: 95% of them is weak evidence here."
 _IN_SHORT = {
     "transient": "transient: its chains have not mixed.", "still": "still improving: its error was still falling.",
     "lost": "lost: replicates that diverged.", "convergence": "convergence unknown: no R-hat of its chains.",
@@ -87,8 +90,8 @@ def on_task(
     """
     if not best:
         return NOBODY.format(where=name(where))
-    first = result(best[0][1], unit)
-    named = _named([(label, number(value[0]) if i else first, words) for i, (label, value, words) in enumerate(best)])
+    lowest = result(best[0][1], unit)
+    named = _named([(label, number(value[0]) if i else lowest, words) for i, (label, value, words) in enumerate(best)])
     far = compared - beaten - len(best)
     tests = "paired t tests, exact rank tests" if far else "paired t tests"
     tested = _TESTED.format(tests=tests, pairs=count(pairs, "comparison"))
@@ -114,12 +117,12 @@ def recommended(kind: Kind) -> str:
     if not kind.methods:
         between = f": {named(kind.unsettled, _FEW)} in some resamples only" if kind.unsettled else ""
         return f"{over}, no method is settled as near the best{between}."
-    first, *others = kind.methods
-    text = f"{over}, {warned(first)} {_near(first, kind)}, with {first.cost:,.0f} score evaluations"
+    best, *others = kind.methods
+    text = f"{over}, {warned(best)} {_near(best, kind)}, with {best.cost:,.0f} score evaluations"
     if others:
         text += f"; {warned(others[0])} "
         text += (
-            f"needs {number(others[0].cost / first.cost)} times as many"
+            f"needs {number(others[0].cost / best.cost)} times as many"
             if kind.dearer
             else f"{_near(others[0], kind)}, and which needs fewer is not settled"
         )
@@ -149,11 +152,12 @@ def on_how_many(method: Recommended, kind: Kind) -> str:
     return "" if n == 1 else "on every task" if method.tasks == n else f"on {method.tasks} of {n} tasks"
 
 
-def explained(kinds: Sequence[Kind]) -> str:
-    """What the table of these recommendations shows, and the warnings in it, each in a few words."""
+def explained(kinds: Sequence[Kind], replicates: int) -> str:
+    """What the table of these recommendations shows, how weak few replicates are, and the warnings in it, each in a few words."""
     warnings = {w.partition(" ")[0]: w for kind in kinds for method in kind.methods for w in method.warnings}
-    found = [f"{words[0].upper()}{words[1:]}" for first, words in _IN_SHORT.items() if first in warnings]
-    return " ".join([_EXPLAINED, *found])
+    found = [f"{words[0].upper()}{words[1:]}" for word, words in _IN_SHORT.items() if word in warnings]
+    weak = [_WEAK.format(n=count(replicates, "replicate"))] * (0 < replicates < ENOUGH)
+    return " ".join([_EXPLAINED, *weak, *found])
 
 
 def _near(method: Recommended, kind: Kind) -> str:
@@ -163,13 +167,10 @@ def _near(method: Recommended, kind: Kind) -> str:
     return f"comes to {result} or nearer {where}" if where else f"comes to {result}"
 
 
-def _named(methods: Sequence[tuple[str, str, str]], most: int = _NAMED) -> str:
+def _named(methods: Sequence[tuple[str, str, str]]) -> str:
     """Methods with a value and warnings in brackets: ``a (0.6), b (0.7, transient) and 3 more``."""
-    shown = []
-    for label, value, words in methods[:most]:
-        said = ", ".join(filter(None, [value, words]))
-        shown.append(f"{name(label)} ({said})" if said else name(label))
-    return join([*shown, *([f"{len(methods) - most} more"] if len(methods) > most else [])])
+    said = [(name(label), ", ".join(filter(None, more))) for label, *more in methods]
+    return first([f"{label} ({more})" if more else label for label, more in said], _NAMED)
 
 
 def result(value: tuple[float, float, float], unit: str) -> str:

@@ -72,19 +72,20 @@ def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: fl
     """Score evaluations, hours of steady compute and of the rest (None where they cannot be added up), and tuning."""
     parts = [f"{score_evaluations:,.0f} score evaluations"]
     if hours is not None:
-        parts.append(
-            f"{hours[0]:.2g} hours of steady-state compute on one process; {hours[1]:.2g} hours of metrics and warm-up"
-        )
-    return "; ".join([*parts, *[f"{tuning:,.0f} score evaluations of tuning"] * bool(tuning)]) + "."
+        parts += [
+            f"{hours[0]:.2g} hours of steady-state compute on one process",
+            f"{hours[1]:.2g} hours of metrics and warm-up",
+        ]
+    parts += [f"{tuning:,.0f} score evaluations of tuning"] * bool(tuning)
+    return f"{'; '.join(parts)}."
 
 
 def step_sizes(origins: Mapping[str, int], tags: Collection[Collection[str]], cost: float) -> str:
     """Where step sizes come from; ``tags`` of the tasks of tuned ones, ``cost`` of tuning in score evaluations."""
     counts = ", ".join(f"{n} {origin}" for origin, n in origins.items())
     ways = (next((way for tag, way in _TUNED_BY.items() if tag in of), "tuned against the reference") for of in tags)
-    return "; ".join(
-        [counts, *dict.fromkeys(ways), *[f"tuning cost: {cost:,.0f} score evaluations in total"] * bool(cost)]
-    )
+    spent = [f"tuning cost: {cost:,.0f} score evaluations in total"] * bool(cost)
+    return "; ".join([counts, *dict.fromkeys(ways), *spent])
 
 
 def untuned(n: int, of: int) -> str:

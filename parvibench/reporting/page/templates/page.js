@@ -47,9 +47,8 @@ function sortTable(header, down) {
   table.tBodies[0].append(...rows.map(([, row]) => row));
   if (table === board) order = [header.cellIndex, down];
 }
-for (const button of document.querySelectorAll("table.sortable thead button")) {
-  const header = button.closest("th");
-  button.addEventListener("click", () => { sortTable(header, header.getAttribute("aria-sort") === "ascending"); save(); });
+for (const header of document.querySelectorAll("table.sortable thead th")) {
+  header.addEventListener("click", () => { sortTable(header, header.getAttribute("aria-sort") === "ascending"); save(); });
 }
 
 function put(cell, text, value) {
