@@ -81,16 +81,10 @@ class Verification:
 
 
 def verify(store: Store, replicates: int, execution: Execution, seed: int | None = None) -> Verification:
-    """Run parts of a store's latest run again and compare; nothing in the store is changed or run as code.
+    """Run about so many replicates of a store's latest run again, in whole chunks, and compare.
 
-    Args:
-        store: of any origin.
-        replicates: to run again, about: whole chunks.
-        execution: workers and limits of the reruns.
-        seed: of the random choice; None draws one that cannot be predicted.
-
-    Raises:
-        StoreError: no run, or damaged files.
+    The store may be of any origin: nothing in it is changed or run as code. Without a ``seed`` the random choice cannot be
+    predicted. ``StoreError`` without a run, or for damaged files.
     """
     run, skipped, records = store.run(), {}, []
     for cell in run.cells:

@@ -43,10 +43,9 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure finite samples (n, D), or chains (C, T, D), write them as a cell, and a run: the store's latest one of this task with this row.
+    """Measure finite samples (n, D), or chains (C, T, D), and write them as a cell of a run: the latest of this task, with this row.
 
-    They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
-    ``command`` the command line, for provenance.
+    They are thinned to the number of samples that the run judges, where that is smaller.
     """
     before: RunRecord | None = None
     with contextlib.suppress(StoreError):  # no run
@@ -90,17 +89,10 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None
         chunk=1, device="cpu", dtype="float32",
     )  # fmt: skip
     record = CellRecord(
-        spec=spec,
-        label=label,
-        kind=KIND,
-        status=Status.OK,
-        score_evaluations=cost.score_evaluations,
-        seconds=cost.seconds,
-        values=values,
+        spec=spec, label=label, kind=KIND, status=Status.OK, flags=[FLAG], created=now(),
+        score_evaluations=cost.score_evaluations, seconds=cost.seconds, values=values,
         judged={m: [to_json_number(v) for v in found] for m, found in result.judged.items()},
         absent=result.absent | dict.fromkeys(unknown & set(task.metrics), "not stated"),
-        flags=[FLAG],
-        created=now(),
-    )
+    )  # fmt: skip
     curve = pd.DataFrame([row for row in result.curve if row[5] not in unknown], columns=list(CURVE_COLUMNS))
     return record, curve

@@ -20,7 +20,7 @@ from torch.func import vmap
 
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.reference import Reference
-from parvibench.core.target import Target
+from parvibench.core.target import InJax, Target
 from parvibench.core.task import DENSITY_METRICS, Task
 
 from .starts import initial_points
@@ -116,6 +116,7 @@ class FunctionTask(Task):
 
     log_density: LogDensity  #: of a point, or of many if ``batched``
     own_score: Callable[[Tensor], Any] | None = None  #: likewise; None: by autograd
+    both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  #: of points (n, D), where it is not a call of each
     batched: bool = False
     start: Draw  #: initial points
     draw: Draw | None = None  #: exact draws
@@ -184,12 +185,20 @@ class FunctionTarget(Target):
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
-        if self.task.own_score is not None or (x.requires_grad and torch.is_grad_enabled()):
+        tracked = x.requires_grad and torch.is_grad_enabled()
+        if self.task.both is not None and not tracked:
+            values, scores = self.task.both(x.reshape(-1, self.dim))
+            return values.to(x).reshape(x.shape[:-1]), scores.to(x).reshape(x.shape)
+        if self.task.own_score is not None or tracked:
             return super().log_density_and_score(x, batch)
         with torch.inference_mode(False), torch.enable_grad():
             leaf = x.detach().clone().requires_grad_()
             density = self.log_density(leaf)
             return density.detach(), torch.autograd.grad(density.sum(), leaf)[0]
+
+    def in_jax(self) -> InJax | None:
+        """The density, where it is written in JAX."""
+        return getattr(self.task.log_density, "in_jax", None)
 
     def _called(self, function: Callable[[Tensor], Any], x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A function's values at states (R, N, D), each of that shape."""

@@ -211,8 +211,10 @@ class OfTask(Generative):
     task: Any
     own_simulator = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.task.name)
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The task's."""
+        return str(self.task.name)
 
     def _drawn(self, values: Any, target: Target) -> Drawn:
         """Of values of the latent variables, name -> (R, ...), and the posteriors of the data that they made."""

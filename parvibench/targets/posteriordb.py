@@ -100,12 +100,9 @@ class PosteriordbTask(StanTask):
 
 
 def opened(place: str) -> PosteriordbTask:
-    """The task ``posteriordb:NAME``.
+    """The task ``posteriordb:NAME``; ``UnknownNameError`` where there is no such posterior.
 
-    Raises:
-        UnknownNameError: there is no such posterior.
-        DataMissingError: a file is neither here nor can be downloaded.
-        InputError: a file is damaged, or as of ``from_stan``.
+    ``DataMissingError`` where a file can be neither read nor downloaded, ``InputError`` for a damaged one, and as of ``from_stan``.
     """
     found = posterior(place.removeprefix(PREFIX))
     try:

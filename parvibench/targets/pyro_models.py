@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import torch
@@ -59,8 +60,13 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
         return checked(made)
     except InputError as error:
         if not any(words in f"{error}{error.__cause__}" for words in _NOT_VECTORISED):
-            raise
-        return checked(replace(made, log_density=PointByPoint(density), batched=True))
+            raise  # else model or distribution branches on values, where ``vmap`` fails
+
+    @wraps(model, assigned=(), updated=())
+    def one_by_one(points: Tensor) -> Tensor:
+        return torch.stack([density(point) for point in points])
+
+    return checked(replace(made, log_density=one_by_one, batched=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +111,6 @@ class PyroDensity:
             free_model = poutine.uncondition(model) if data else model
             trace = poutine.trace(poutine.condition(free_model, data=values | data)).get_trace(*args, **kwargs)
             return jacobian + trace.log_prob_sum()
-
-
-class PointByPoint:
-    """The density of points (n, D), one after the other: where model or distribution branches on values, ``vmap`` fails."""
-
-    def __init__(self, density: PyroDensity) -> None:
-        self.__wrapped__, self._density = density.__wrapped__, density
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """(n,), in nats."""
-        return torch.stack([self._density(point) for point in points])
 
 
 def _sites(called: str, versions: Versions) -> tuple[PyroSite, ...]:

@@ -82,14 +82,9 @@ class NUTS:
 def searches(steps: Array, acceptance: Array, first: float, target: float) -> int:
     """Evaluations of Stan's searches for a step length: four, and two for each doubling or halving.
 
-    There is one before the warm-up and one after each of its windows. Dual averaging says from which length it starts, the
-    transition that follows where it ended.
-
-    Args:
-        steps: step lengths of the transitions of the warm-up, and of the one after it, (W + 1,).
-        acceptance: of the former, (W,).
-        first: step length before the first search.
-        target: acceptance.
+    There is one before the warm-up, from the length ``first``, and one after each of its windows. Dual averaging to the
+    ``target`` says from which length it starts, the transition that follows where it ended: ``steps`` are the lengths of
+    the transitions of the warm-up and of the one after it, (W + 1,), ``acceptance`` is that of the former, (W,).
     """
     if not (total := len(acceptance)):
         return 0

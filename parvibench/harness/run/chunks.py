@@ -139,8 +139,7 @@ class NotWritableError(TypeError):
 def pack(value: Any) -> bytes:
     """The bytes of nested tuples, lists and dicts of tensors (without gradients), numbers, text and None.
 
-    Raises:
-        NotWritableError: something else is in it.
+    ``NotWritableError`` where something else is in it.
     """
     for leaf in tree_leaves(value):
         if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:

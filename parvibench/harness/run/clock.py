@@ -43,18 +43,15 @@ class Clock:
         else:
             self._began = time.perf_counter()
 
-    def stop(self) -> None:
-        """Work ends."""
+    def stop(self, uncounted: float = 0.0) -> None:
+        """Work ends, of which so many seconds do not count."""
+        self._seconds -= uncounted
         if not self._cuda:
             self._seconds += time.perf_counter() - self._began
             return
         self._mark()
         if len(self._events) >= _MAX_EVENTS:
             self._seconds = self.seconds
-
-    def leave_out(self, seconds: float) -> None:
-        """Subtract time that does not count."""
-        self._seconds -= seconds
 
     def _mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

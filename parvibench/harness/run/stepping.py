@@ -154,8 +154,7 @@ class Stepper:
             self.ignored = True
             return False
         finally:
-            self.clock.stop()
-            self.clock.leave_out(compile_seconds(self.advance) - compiling)
+            self.clock.stop(compile_seconds(self.advance) - compiling)
             if self.recorder is not None:
                 for number, x in enumerate(positions, self.step + 1):
                     self.recorder.add(number, x)

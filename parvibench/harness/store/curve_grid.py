@@ -55,8 +55,7 @@ class CurveGrid:
     def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Self:
         """From the columns of a curve, long form; ``metric`` holds positions in ``names``.
 
-        Raises:
-            StoreError: few rows that name so many replicates and checkpoints that their grid would fill the memory.
+        ``StoreError`` for few rows that name so many replicates and checkpoints that their grid would fill the memory.
         """
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)

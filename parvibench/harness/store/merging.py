@@ -19,9 +19,7 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
     Returns the new run and notes for the user: duplicate cells, seconds that cannot be compared. Without ``samples`` (and
     trajectories) records and curves are enough for pages, further merging and resuming, at a tenth of the space or less.
-
-    Raises:
-        StoreError: a source without a run, different suites, or a damaged or oversized file; nothing is copied then.
+    Nothing is copied, and ``StoreError`` raised, for a source without a run, different suites, or a damaged or large file.
     """
     runs = [source.run() for source in sources]
     names = {str(run.suite.get("name", "")) for run in runs}
@@ -44,11 +42,7 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
 
 def copy_run(source: Store, run: RunRecord, into: Store) -> None:
-    """Copy a run's records, and curves with seven digits, without samples, under the same id.
-
-    Raises:
-        StoreError: a damaged file.
-    """
+    """Copy a run's records, and curves with seven digits, without samples, under the same id; errors as of reading."""
     with into.locked():
         for key in dict.fromkeys(c.key for c in run.cells):
             _copy(source, into, key, samples=False, short=True)

@@ -83,12 +83,7 @@ class RunFolder:
         self.root = Path(root)
 
     def check_writable(self) -> None:
-        """Make the folder.
-
-        Raises:
-            InputError, DiskError: it cannot be made or written.
-            StoreError: its mirror would be another file.
-        """
+        """Make the folder; ``InputError`` where it cannot be made or written, or where its mirror would be another file."""
         place = output_place(self.root, folder=True)
         if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
             # In the address of its SQLite mirror they would name another file.

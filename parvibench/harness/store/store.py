@@ -207,11 +207,7 @@ class Store(RunFolder):
         samples: NDArray[np.floating] | None = None,
         trajectories: Trajectories | None = None,
     ) -> None:
-        """Put a cell in place as a whole: written aside, flushed, renamed.
-
-        Raises:
-            DiskError: the disk is full or cannot be written; the cell that was there remains.
-        """
+        """Put a cell in place as a whole: written aside, flushed, renamed; after a ``DiskError`` the old one remains."""
         final = self.folder(record.key)
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -232,11 +228,7 @@ class Store(RunFolder):
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells, with the SHA-256 of every ``cell.json``.
-
-        Raises:
-            DiskError: the disk is full or cannot be written.
-        """
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json``; ``DiskError`` where that fails."""
         cells = [c.model_copy(update={"sha256": self.digest(c.key)}) for c in run.cells]
         content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():

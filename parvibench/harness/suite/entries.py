@@ -43,8 +43,6 @@ class TaskEntry(Strict):
 BurnIn = Annotated[float, Field(ge=0, lt=1e9)]
 #: Iterations between two recorded states of a chain.
 Thinning = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
 #: Iterations between two checkpoints, or all of them; the end of the run is one in any case.
 Checkpoints = Annotated[
     Annotated[int, Field(gt=0)] | tuple[Annotated[int, Field(gt=0)], ...], BeforeValidator(as_tuple)

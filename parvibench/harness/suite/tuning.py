@@ -68,19 +68,12 @@ class Tuner:
         self._grids: dict[tuple[str, str], list[Grid]] = {}
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
-        for cell in self._expanded():
-            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
-            if (
-                "step_size" in cell.settings
-                and cell.untuned
-                and cell.label not in followers
-                and not cell.missing_needs()
-            ):
-                self._grids[cell.task, cell.label] = list(grids_of(self.spec, cell))
-
-    def _expanded(self) -> list[Cell]:
         suite = self.suite.model_copy(update={"tuned": None})
-        return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
+        for cell in expand(suite, device=self.device, settings=self.settings, objects=self.objects):
+            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
+            own = cell.untuned and cell.label not in followers and "step_size" in cell.settings
+            if own and not cell.missing_needs():
+                self._grids[cell.task, cell.label] = list(grids_of(self.spec, cell))
 
     @property
     def _all_grids(self) -> list[Grid]:
@@ -144,7 +137,7 @@ class Tuner:
             names = {g.named(s): (g, s) for g in grids for s in g.steps}
             tried = [(decided[n], *names[n]) for n in names if n in decided]
             if not tried:
-                self.left_out[f"{task}/{label}"] = _why(records, last, names)
+                self.left_out[f"{task}/{label}"] = _why([r for p in (last, records) for n in names if (r := p.get(n))])
                 continue
             _, best, step = min(tried, key=lambda t: (t[0], t[2]))
             steps[task][label] = step
@@ -205,9 +198,6 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
     )
 
 
-def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Sequence[str] | dict[str, Any]) -> str:
-    for part in (last, records):
-        for name in names:
-            if (record := part.get(name)) is not None and record.status not in _MEASURED:
-                return f"{record.status}: {record.reason or 'no reason recorded'}"
-    return "not measured"
+def _why(records: Sequence[CellRecord]) -> str:
+    lost = (f"{r.status}: {r.reason or 'no reason recorded'}" for r in records if r.status not in _MEASURED)
+    return next(lost, "not measured")

@@ -70,10 +70,9 @@ def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
         return Outcome(job.run(notify))
     except KeyboardInterrupt:
         raise
-    except DataMissingError as error:
-        return Outcome(None, Status.SKIPPED, printable(str(error)))
-    except UnsupportedError as error:
-        return Outcome(None, Status.UNSUPPORTED, printable(str(error)))
+    except (DataMissingError, UnsupportedError) as error:
+        status = Status.SKIPPED if isinstance(error, DataMissingError) else Status.UNSUPPORTED
+        return Outcome(None, status, printable(str(error)))
     except InputError as error:
         return Outcome(None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included

@@ -106,10 +106,8 @@ class Workers:
                     "machine's memory (try fewer --workers)"
                 )
             elif time.monotonic() - worker.started > self._timeout:
-                status = Status.TIMEOUT
-                reason = (
-                    f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
-                )
+                status, limit = Status.TIMEOUT, f"{self._timeout:g} s of wall-clock time"
+                reason = f"no result within {limit} (raise it with --timeout); {worker.heard}"
             else:
                 continue
             outcomes[worker] = Outcome(None, status, reason)
