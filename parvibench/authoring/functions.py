@@ -110,8 +110,7 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         return Running(x, state.states)
 
 
-#: States that every function must yield: a run is preceded by a trial of two steps.
-_LEAST_STATES = 3
+_LEAST_STATES = 3  #: States that every function must yield: a run is preceded by a trial of two steps.
 
 
 def sampler(

@@ -30,8 +30,7 @@ from parvibench.harness.suite.suite import stored_suite
 from .packing import Archive, Manifest, pack, read, source_name
 from .terms import Terms, is_built_in, is_plugin, same
 
-#: A board's own results, and the folder of accepted ones.
-RESULTS, SUBMISSIONS = "results.zip", "submissions"
+RESULTS, SUBMISSIONS = "results.zip", "submissions"  #: A board's own results, and the folder of accepted ones.
 #: Marks of rows: computed here; computed by the maintainers' run of the plug-in in a container; as submitted.
 VERIFIED, RERUN, UNVERIFIED = "verified", "rerun", "unverified"
 _LISTED = 10

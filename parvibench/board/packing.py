@@ -146,11 +146,8 @@ def pack(
 
 
 def _packed_points(points: Mapping[str, pd.DataFrame]) -> bytes:
-    parts = [
-        table.melt(["label"], var_name="column").assign(figure=figure).astype({"value": np.float32})
-        for figure, table in points.items()
-    ]
-    return parquet(pd.concat(parts)[[*_POINT_TEXTS, "value"]])
+    parts = [t.melt(["label"], var_name="column").assign(figure=figure) for figure, t in points.items()]
+    return parquet(pd.concat(parts).astype({"value": np.float32})[[*_POINT_TEXTS, "value"]])
 
 
 def _points(content: bytes, most: int) -> dict[str, pd.DataFrame]:

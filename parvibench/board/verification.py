@@ -25,8 +25,7 @@ from parvibench.harness.suite.cells import Cell
 
 from .terms import is_built_in
 
-#: The share of falsified replicates that ``chance_of_missing`` is stated for.
-FALSIFIED = 0.05
+FALSIFIED = 0.05  #: The share of falsified replicates that ``chance_of_missing`` is stated for.
 #: Metrics of time and memory: they do not repeat, and nothing about them can be verified.
 UNREPEATABLE = frozenset({"seconds", "peak_memory", "ess_per_second"})
 #: Relative difference allowed to a metric that is computed again from the same numbers on the same machine.

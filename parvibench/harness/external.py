@@ -24,10 +24,8 @@ from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 KIND = "external"
 #: Shown next to the row.
 FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
-#: What a cost may be stated in.
-COSTS = ("score_evaluations", "seconds")
-#: Most samples of a row whose run gives no number.
-_MOST = 1000
+COSTS = ("score_evaluations", "seconds")  #: What a cost may be stated in.
+_MOST = 1000  #: Most samples of a row whose run gives no number.
 
 
 def costs_of(stated: Mapping[str, float]) -> Cost:
@@ -57,14 +55,10 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     x = thin(samples.reshape(-1, samples.shape[-1]), min(judged) if judged else _MOST)
     record, curve = _measured(task, x, label, cost, path)
     suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
+    facts, cells = provenance(command, "cpu", [task.name]), [*others, RunCell(spec=record.spec, label=label)]
+    run_id, profile = new_run_id(str(suite["name"])), None if before is None else before.profile
     run = RunRecord(
-        id=new_run_id(str(suite["name"])),
-        suite=suite,
-        profile=None if before is None else before.profile,
-        cells=[*others, RunCell(spec=record.spec, label=label)],
-        provenance=provenance(command, "cpu", [task.name]),
-        started=now(),
-        finished=now(),
+        id=run_id, suite=suite, profile=profile, cells=cells, provenance=facts, started=now(), finished=now()
     )
     with store.locked():
         store.write_cell(record, curve, x.numpy().astype(np.float32)[None])

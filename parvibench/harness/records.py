@@ -20,19 +20,12 @@ from parvibench.harness.workers.executors import Outcome
 
 def finished(cell: Cell, outcomes: Sequence[Outcome[ChunkResult]]) -> tuple[CellRecord, *tuple[Any, ...]]:
     """What ``Store.write_cell`` takes, from the outcomes of a cell's chunks in order; a record alone where one has failed."""
-    record = CellRecord(
-        spec=cell.spec,
-        label=cell.label,
-        kind=cell.load()[1].kind,
-        tuned=cell.tuned,
-        flags=list(cell.notes),
-        status=Status.OK,
-        seconds=sum(o.result.seconds for o in outcomes if o.result is not None),
-        hardware=hardware(cell.spec.device),
-        created=now(),
-        metrics_key=metrics_key(cell),
-    )
     results = [o.result for o in outcomes if o.result is not None]
+    record = CellRecord(
+        spec=cell.spec, label=cell.label, kind=cell.load()[1].kind, tuned=cell.tuned, flags=list(cell.notes),
+        status=Status.OK, seconds=sum(r.seconds for r in results), hardware=hardware(cell.spec.device), created=now(),
+        metrics_key=metrics_key(cell),
+    )  # fmt: skip
     for failed in (o for o in outcomes if o.result is None):
         update = {key: getattr(failed, key) for key in ("status", "reason", "traceback")}
         return (record.model_copy(update=update),)

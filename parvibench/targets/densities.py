@@ -25,17 +25,14 @@ from parvibench.core.task import DENSITY_METRICS, Task
 
 from .starts import initial_points
 
-#: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
-LogDensity = Callable[[Tensor], Any]
-#: How many points, and their generator -> points, (n, D).
-Draw = Callable[[int, Generator], Tensor]
+LogDensity = Callable[[Tensor], Any]  #: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
+Draw = Callable[[int, Generator], Tensor]  #: How many points, and their generator -> points, (n, D).
 
 #: Exact transport plans of thousands of points would take most of a floor's time; the sliced distance stays.
 METRICS = tuple(metric for metric in DENSITY_METRICS if metric != "w2")
 Fit = Literal["pathfinder", "laplace"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-#: Points at which a density is tried.
-_TRIED = 4
+_TRIED = 4  #: Points at which a density is tried.
 #: Relative difference of a score from the log density's central differences, and of two scores of one density.
 _AGREEMENT, _SAME = 1e-3, 1e-3
 #: Distances from the start, in its spreads, and coordinates, where the scores in single and double precision are compared.

@@ -113,10 +113,8 @@ def _programs(jaxified: Any, model: Any) -> PymcModel:
     start = model.initial_point(0)
     outward = jaxified.get_jaxified_graph(inputs=free, outputs=model.replace_rvs_by_values(variables))
     values = jax_library("jax").eval_shape(lambda *arrays: tuple(outward(*arrays)), *(start[v.name] for v in free))
-    sites = tuple(
-        Site(rv.name, tuple(value.shape), tuple(np.shape(start[v.name])))
-        for rv, v, value in zip(variables, free, values, strict=True)
-    )
+    triples = zip(variables, free, values, strict=True)
+    sites = tuple(Site(rv.name, tuple(value.shape), tuple(np.shape(start[v.name]))) for rv, v, value in triples)
     require_latent(model.name or "the model", sites)
     # A transform may depend on other variables, such as a bound that is itself unknown.
     given = [rv.type(name=rv.name) for rv in variables]
@@ -127,12 +125,8 @@ def _programs(jaxified: Any, model: Any) -> PymcModel:
     ]
     replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
     inward = replace(inverse, dict(zip(variables, given, strict=True)), strict=False)
-    return PymcModel(
-        sites,
-        jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()]),
-        outward,
-        jaxified.get_jaxified_graph(inputs=given, outputs=inward),
-    )
+    density = jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()])
+    return PymcModel(sites, density, outward, jaxified.get_jaxified_graph(inputs=given, outputs=inward))
 
 
 def _coordinates(model: Any, sites: tuple[Site, ...]) -> tuple[str, ...]:

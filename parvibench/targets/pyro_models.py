@@ -163,16 +163,12 @@ class Versions:
     def of(self, dtype: torch.dtype, device: torch.device | None = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Model, arguments and keywords with floating tensors of that type, and all tensors on a device other than the CPU."""
         if device is None or device.type == "cpu":
-            args, kwargs = tree_map(
-                lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v,
-                (self.args, self.kwargs),
-            )
-            return self._model(dtype, None), args, kwargs
+            of_type = lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v  # noqa: E731
+            return self._model(dtype, None), *tree_map(of_type, (self.args, self.kwargs))
         if ("given", dtype, device) not in self._copies:  # else copied to the device at every call
             _, *given = self.of(dtype)
-            self._copies["given", dtype, device] = tree_map(
-                lambda v: v.to(device) if isinstance(v, Tensor) else v, given
-            )
+            moved = tree_map(lambda v: v.to(device) if isinstance(v, Tensor) else v, given)
+            self._copies["given", dtype, device] = moved
         return self._model(dtype, device), *self._copies["given", dtype, device]
 
     def _model(self, dtype: torch.dtype, device: torch.device | None) -> Any:

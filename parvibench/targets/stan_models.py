@@ -26,8 +26,7 @@ from .sites import Box, Site, SiteTask
 from .stan_programs import Program, StanModel, digest, library_of, read, text_of
 from .stan_sampling import NUTS
 
-#: Random starts that Stan, too, tries before it gives up.
-_STARTS = 100
+_STARTS = 100  #: Random starts that Stan, too, tries before it gives up.
 S = TypeVar("S", bound="StanTask")
 
 
@@ -134,10 +133,9 @@ class StanTask(SiteTask):
 
     def _points(self, values: dict[str, Tensor]) -> Tensor:
         parts = (values[site.name].permute(0, *range(len(site.shape), 0, -1)) for site in self.sites)  # by columns
+        rows = torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy()
         try:
-            return torch.from_numpy(
-                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy())
-            )
+            return torch.from_numpy(self.model.unconstrain(rows))
         except InputError as error:
             raise ShapeError(f"{self.name}: {error}") from None
 

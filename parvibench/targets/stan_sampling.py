@@ -12,12 +12,10 @@ from parvibench.core.errors import InputError, UnsupportedError, imported_librar
 
 from .stan_programs import Array, StanModel
 
-#: Evaluations of a chain before its first transition, of the log density and its gradient each.
-_FIRST = 2
+_FIRST = 2  #: Evaluations of a chain before its first transition, of the log density and its gradient each.
 #: Stan's windows of adaptation: transitions before the first, after the last, and of the first.
 _BEFORE, _AFTER, _WINDOW = 75, 50, 25
-#: Stan's dual averaging: gamma, t0 and kappa.
-_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  #: Stan's dual averaging: gamma, t0 and kappa.
 _SEED = 2
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.reference import Floored, load_floored
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import checkpoint_values, metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
@@ -204,13 +204,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def milliseconds(time: str) -> int:
     """A time in ISO's format in milliseconds since 1970."""
     return int(1000 * dt.datetime.fromisoformat(time).timestamp())
-
-
-def mlflow_status(status: Status) -> str:
-    """The nearest of MLflow's own statuses."""
-    if status is Status.INTERRUPTED:
-        return "KILLED"
-    return "FAILED" if status.failed else "FINISHED"
 
 
 def clean_name(text: str) -> str:

@@ -33,16 +33,12 @@ from parvibench.statistics import median_interval
 
 #: Words for a cell that a longer run would change; shown wherever the method is named.
 UNFINISHED = ("transient", "still improving")
-#: Rank-normalised R-hat above which a path has not converged.
-MAX_RHAT = 1.05
+MAX_RHAT = 1.05  #: Rank-normalised R-hat above which a path has not converged.
 #: Share of replicates of exact chains whose R-hat may be called that of a path that has not converged.
 ALPHA = 0.05
-#: Bulk ESS of the path over the number of samples judged, at least.
-ESS_SHARE = 0.25
-#: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
-LEAST_FALL = 0.05
-#: Metrics in nats.
-LOG_SCALE = ("nll",)
+ESS_SHARE = 0.25  #: Bulk ESS of the path over the number of samples judged, at least.
+LEAST_FALL = 0.05  #: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
+LOG_SCALE = ("nll",)  #: Metrics in nats.
 
 
 def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:

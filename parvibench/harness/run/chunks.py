@@ -25,8 +25,7 @@ from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
 from parvibench.targets.starts import FITS, begin_at_fits
 
-#: Raised when a metric's values change for the same samples.
-METRICS_VERSION = 5
+METRICS_VERSION = 5  #: Raised when a metric's values change for the same samples.
 _PLAIN = (bool, int, float, str, type(None))
 
 

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-#: Events stored before their times are added up, which waits for the device.
-_MAX_EVENTS = 2000
+_MAX_EVENTS = 2000  #: Events stored before their times are added up, which waits for the device.
 _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
 

@@ -32,8 +32,7 @@ def require_compiler(device: str) -> None:
         )
 
 
-#: A density of more is not compiled.
-_MOST_OPERATIONS = 1000
+_MOST_OPERATIONS = 1000  #: A density of more is not compiled.
 
 
 class CompiledStep:

@@ -34,13 +34,10 @@ from .thompson import DecisionMaker
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
-#: Budget share from which ``displacement`` is measured.
-_MARK = 0.8
+_MARK = 0.8  #: Budget share from which ``displacement`` is measured.
 _FINITE_EVERY = 64
-#: The state is inspected after every step when one takes longer than this, s.
-_SLOW_S = 1e-3
-#: Seconds between two progress reports.
-_BEAT_S = 2.0
+_SLOW_S = 1e-3  #: The state is inspected after every step when one takes longer than this, s.
+_BEAT_S = 2.0  #: Seconds between two progress reports.
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 _MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"

@@ -18,8 +18,7 @@ CHANGED_DATA = (
     "changed reference or data that cells of this process share: its results are void, and later cells are refused"
 )
 REFUSED = "not run: {cell} changed data in this process; run it in another, with --workers 1 or more"
-#: The first cell of this process that changed shared data.
-_spoilt: list[str] = []
+_spoilt: list[str] = []  #: The first cell of this process that changed shared data.
 
 
 def refuse_spoilt() -> None:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
-#: Unpacked, of one file.
-MAX_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30  #: Unpacked, of one file.
 _MAX_ROWS = 20_000_000
 
 

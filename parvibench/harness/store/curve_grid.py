@@ -15,10 +15,8 @@ from parvibench.core.errors import StoreError
 
 from .cell_files import CURVE_COLUMNS
 
-#: Most values of a cell, as many as rows are read of a curve.
-MAX_ENTRIES = 20_000_000
-#: What had been spent at a checkpoint.
-SPENT = ("iteration", "score_evaluations", "seconds")
+MAX_ENTRIES = 20_000_000  #: Most values of a cell, as many as rows are read of a curve.
+SPENT = ("iteration", "score_evaluations", "seconds")  #: What had been spent at a checkpoint.
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,8 @@ class CurveGrid:
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
         shape = (len(checkpoints), len(replicates))
         if len(names) * math.prod(shape) > MAX_ENTRIES:
-            raise StoreError(
-                f"a curve of {len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates is too large"
-            )
+            sizes = f"{len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates"
+            raise StoreError(f"a curve of {sizes} is too large")
         spent = {axis: np.full(shape, np.nan) for axis in SPENT}
         for axis in SPENT:
             spent[axis][c, r] = columns[axis]

@@ -24,11 +24,9 @@ from parvibench.core.errors import DamagedError, DiskError, InputError, StoreErr
 from parvibench.core.result import STORE_FORMAT, CellRecord
 from parvibench.data.atomic import write_atomically as write_atomically
 
-#: Most bytes of a text file, and of a snapshot.
-MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30
+MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30  #: Most bytes of a text file, and of a snapshot.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-#: Seconds between two snapshots of a chunk.
-EVERY_S = 60.0
+EVERY_S = 60.0  #: Seconds between two snapshots of a chunk.
 _DIGEST = hashlib.sha256().digest_size
 
 

@@ -19,8 +19,7 @@ from parvibench.statistics import median_interval
 from .curve_grid import CurveGrid
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
-#: Metrics that mean nothing across different hardware.
-TIMED_METRICS = ("seconds", "ess_per_second")
+TIMED_METRICS = ("seconds", "ess_per_second")  #: Metrics that mean nothing across different hardware.
 
 
 _ABSENT = {

@@ -110,9 +110,8 @@ class Store(RunFolder):
             content = read_text(path)
         except FileNotFoundError:
             if path.parent.with_name(f".old-{key}").exists() or path.exists():  # put in place meanwhile
-                raise DamagedError(
-                    f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
-                ) from None
+                how = "missing: its writer was stopped; the next run mends it"
+                raise DamagedError(f"{path}: damaged ({how})") from None
             return None
         record = parse_cell(path, content)
         if record.key != key:

@@ -159,18 +159,10 @@ def _spec(suite: Suite, task: Task, method: Method, entry: TaskEntry, name: str,
     replicates = tuple(range(entry.splits or suite.replicates))
     width = chunk_width(task, method, rest["particles"], len(replicates), rest["device"])
     return CellSpec(
-        task=task.name,
-        task_version=task.version,
-        algorithm=name,
-        algorithm_version=method.version,
-        source=plugin_source(task, method),
-        replicates=replicates,
-        seed=suite.seed,
-        chunk=min(width, suite.chunk or width),
-        dtype=suite.dtype,
-        contexts=task.rows if isinstance(task, SequentialTask) else None,
-        **rest,
-    )
+        task=task.name, task_version=task.version, algorithm=name, algorithm_version=method.version,
+        source=plugin_source(task, method), replicates=replicates, seed=suite.seed, dtype=suite.dtype,
+        chunk=min(width, suite.chunk or width), contexts=task.rows if isinstance(task, SequentialTask) else None, **rest,
+    )  # fmt: skip
 
 
 def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:

@@ -13,8 +13,7 @@ from parvibench.core.task import Task
 from .entries import AlgorithmEntry, Row
 from .suite import Suite
 
-#: Limit of an entry's checkpoints.
-MAX_CHECKPOINTS = 1000
+MAX_CHECKPOINTS = 1000  #: Limit of an entry's checkpoints.
 
 
 def metrics_of(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:

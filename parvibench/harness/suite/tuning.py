@@ -12,9 +12,8 @@ The procedure, the same for every (task, method) of a suite:
    posterior's mode, say, do so the sooner the larger the step), and while it is at the end of its grid the next one
    beyond, at most ``FURTHER`` (4) times.
 
-Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
-fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
-tuned against its reference. A method that is never measured on a task gets no value there.
+Tuning replicates have ids and streams of their own. Where a task has test rows, they are trained on four fifths of a
+split's training rows and judged by the last fifth (``data.splits``); a target without is tuned against its reference.
 """
 
 from collections import defaultdict
@@ -39,8 +38,7 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end, and best values of a method that run for the whole horizon.
 EXTENSIONS, FINALISTS = 2, 2
-#: Budget of the first runs, as a share of the suite's.
-SHARE = 0.25
+SHARE = 0.25  #: Budget of the first runs, as a share of the suite's.
 #: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
@@ -149,14 +147,11 @@ class Tuner:
                 at_edge.append(f"{task}/{label}")
             runs = [r for part in (records, last) for n in names if (r := part.get(n))]
             spent[task][label] = round(sum(r.score_evaluations * r.n_replicates for r in runs), 1)
+        by_unit = {unit: grid(self.spec, unit) for unit in self.spec.units()}
         return Tuned(
-            step_size=dict(steps),
-            settings=dict(settings),
-            at_edge=sorted(at_edge),
-            score_evaluations=dict(spent),
-            grid={unit: grid(self.spec, unit) for unit in self.spec.units()} or [],
-            replicates=self.spec.replicates,
-        )
+            step_size=dict(steps), settings=dict(settings), at_edge=sorted(at_edge), score_evaluations=dict(spent),
+            grid=by_unit or [], replicates=self.spec.replicates,
+        )  # fmt: skip
 
     def _scores(self, records: Mapping[str, CellRecord]) -> dict[str, float]:
         """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""

@@ -27,8 +27,7 @@ T = TypeVar("T")
 #: News of a running job: iteration, share of the budget; at checkpoints a metric and its value.
 News = dict[str, Any]
 Notify = Callable[[News], None]
-#: Called with the number of a job and its news.
-OnProgress = Callable[[int, News], None]
+OnProgress = Callable[[int, News], None]  #: Called with the number of a job and its news.
 
 
 class Job(ABC, Generic[T]):

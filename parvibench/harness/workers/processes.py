@@ -31,8 +31,7 @@ PRELOAD = [
 ]  # fmt: skip
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
-#: Share of the machine's memory that all workers together may hold.
-_MEMORY_SHARE = 0.8
+_MEMORY_SHARE = 0.8  #: Share of the machine's memory that all workers together may hold.
 _MAX_LOG, _TAIL = 8 * 2**20, 4000
 
 
