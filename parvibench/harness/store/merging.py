@@ -1,6 +1,7 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.suite.cells import Cell
@@ -75,7 +76,7 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
     order = [(t["name"], label) for t in suite.get("tasks", ()) for label in labels]
     order += [(r["task"], r.get("label") or r["algorithm"]) for r in suite.get("rows", ())]
     cells.sort(key=lambda c: order.index(own) if (own := (c.task, c.label)) in order else len(order))
-    times = {"started": min(run.started for run in runs), "finished": max(run.finished for run in runs)}
+    times: dict[str, Any] = {"started": min(run.started for run in runs), "finished": max(run.finished for run in runs)}
     facts = runs[0].provenance | {"merged from": [run.id for run in runs]}
     return RunRecord(
         id=new_run_id(suite["name"]), suite=suite, profile=runs[0].profile, cells=cells, provenance=facts, **times
