@@ -92,12 +92,9 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         return Running(x, made)
 
     def step(self, problem: Problem, settings: Any, state: Running, streams: Streams) -> Running:
-        """The next state that the function yields.
+        """The next state of the function; ``BudgetExhausted`` where it has ended, ``InputError`` within the first steps.
 
-        Raises:
-            BudgetExhausted: the function has ended; its last state is the result.
-            InputError: it ended within its first steps.
-            ShapeError: the state has another shape than the initial points.
+        ``ShapeError`` for a state of another shape than the initial points.
         """
         try:
             found = next(state.states)
@@ -113,8 +110,7 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         return Running(x, state.states)
 
 
-#: States that every function must yield: a run is preceded by a trial of two steps.
-_LEAST_STATES = 3
+_LEAST_STATES = 3  #: States that every function must yield: a run is preceded by a trial of two steps.
 
 
 def sampler(
@@ -157,11 +153,7 @@ def sampler(
 def made(
     base: type[Algorithm], function: Callable[..., Any], name: str, summary: str, members: dict[str, Any]
 ) -> Algorithm:
-    """An object of a class that derives from ``base`` and has these members, documented as a user's function is.
-
-    Raises:
-        InputError: its kind is neither ``chains`` nor ``particles``.
-    """
+    """An object of a class of these members on ``base``, documented as a user's function is; ``InputError`` for another kind."""
     if members["kind"] not in get_args(Kind)[:2]:
         raise InputError(f"{name}: a sampler of this form makes chains or particles, not {members['kind']!r}")
     doc = inspect.getdoc(function)

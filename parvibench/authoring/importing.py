@@ -6,8 +6,7 @@ from pathlib import Path
 
 from parvibench.core.algorithm import Method
 
-#: Modules that are other code, or none, in another process.
-_MAIN = ("__main__", "__mp_main__", "builtins")
+_MAIN = ("__main__", "__mp_main__", "builtins")  #: Modules that are other code, or none, in another process.
 _FILE_PLUGIN = "parvibench_plugin_"
 
 

@@ -31,10 +31,8 @@ from .functions import made, settings_of_function
 _TOLD = {"acceptance_rate": "acceptance", "is_divergent": "divergences", "num_trajectory_expansions": "tree_depth"}
 #: Classes and formulas whose evaluations cannot be counted in compiled code.
 _uncounted: set[tuple[type, Any]] = set()
-#: The class of infos with these fields.
-_info = lru_cache(lambda names: namedtuple("Info", names))
-#: Names of arguments of ``init`` and ``step``.
-_KEYS = ("rng_key", "key", "random_generator_arg")
+_info = lru_cache(lambda names: namedtuple("Info", names))  #: The class of infos with these fields.
+_KEYS = ("rng_key", "key", "random_generator_arg")  #: Names of arguments of ``init`` and ``step``.
 _DENSITIES = ("logdensity_fn", "log_density", "logdensity", "logprob_fn", "logp")
 
 
@@ -131,9 +129,8 @@ def _costs(scores: Any, values: Any, steps: int) -> list[tuple[float, float, int
     scores, values = (np.asarray(v).reshape(steps, -1) for v in (scores, values))
     both = scores + values
     in_turn = np.maximum(both.max(1) - 1, 0)  # most evaluations of a chain are made one after the other
-    return list(
-        zip(scores.sum(1, dtype=float).tolist(), both.sum(1, dtype=float).tolist(), in_turn.tolist(), strict=True)
-    )
+    sums = (scores.sum(1, dtype=float).tolist(), both.sum(1, dtype=float).tolist())
+    return list(zip(*sums, in_turn.tolist(), strict=True))
 
 
 def _charge(problem: Problem, scores: float, values: float, more: int) -> None:
@@ -243,9 +240,8 @@ def jax_sampler(
         InputError: no functions of that form.
     """
     if init is None:
-        return lambda f: jax_sampler(
-            f, name=name, kind=kind, exact=exact, block=block, position=position, summary=summary
-        )
+        options: dict[str, Any] = {"name": name, "kind": kind, "exact": exact, "block": block, "summary": summary}
+        return lambda f: jax_sampler(f, position=position, **options)
     if not callable(init) or isinstance(init, type) or not (step is None or callable(step)):
         raise InputError(f"pb.jax_sampler takes init and step, or a function that makes them; got {init!r:.80}")
     called = name or getattr(init if step is None else step, "__name__", "kernel").strip("_<>").replace("_", "-")

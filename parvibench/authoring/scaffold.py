@@ -122,11 +122,7 @@ class Scaffold(NamedTuple):
 
 
 def scaffold(kind: str, name: str, folder: Path) -> Scaffold:
-    """Write ``name``'s file and its test into a folder.
-
-    Raises:
-        InputError: no usable name, one that is taken, a file that is there, or no such folder.
-    """
+    """Write ``name``'s file and its test into a folder; ``InputError`` where name, files or folder do not allow it."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", name) or len(name) > 60:
         raise InputError(f"new {kind} {name!r}: a name has letters, digits and single hyphens, such as my-{kind}")
     if name in (registry.algorithms() if kind == "algorithm" else registry.tasks()):

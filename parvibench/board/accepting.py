@@ -30,8 +30,7 @@ from parvibench.harness.suite.suite import stored_suite
 from .packing import Archive, Manifest, pack, read, source_name
 from .terms import Terms, is_built_in, is_plugin, same
 
-#: A board's own results, and the folder of accepted ones.
-RESULTS, SUBMISSIONS = "results.zip", "submissions"
+RESULTS, SUBMISSIONS = "results.zip", "submissions"  #: A board's own results, and the folder of accepted ones.
 #: Marks of rows: computed here; computed by the maintainers' run of the plug-in in a container; as submitted.
 VERIFIED, RERUN, UNVERIFIED = "verified", "rerun", "unverified"
 _LISTED = 10
@@ -58,11 +57,8 @@ def accept(
     """Check an untrusted submission by the board's rules, run its built-in methods again, and make the archive for the board.
 
     Nothing is written into the folder ``board``; what the store ``reruns`` holds is not run again. The results in the archive
-    ``container``, of the maintainers' run of its plug-ins, replace the submitted ones.
-
-    Raises:
-        InputError: no archive of results, or one that breaks the board's rules; each is listed.
-        RefusedError: the reruns were stopped.
+    ``container``, of the maintainers' run of its plug-ins, replace the submitted ones. ``InputError`` for no archive of
+    results, or one that breaks the board's rules, each of which is listed; ``RefusedError`` where the reruns were stopped.
     """
     theirs = read(archive)
     path = board / SUBMISSIONS / f"{theirs.manifest.id}.zip"
@@ -71,7 +67,8 @@ def accept(
     own = _own(board).run
     terms = Terms(stored_suite(own.suite))
     if lines := _broken_rules(theirs, board, terms, own.profile):
-        raise InputError(f"{archive}: the board's rules:\n" + _list(lines))
+        more = [f"... and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
+        raise InputError("\n  ".join([f"{archive}: the board's rules:", *lines[:_LISTED], *more]))
     other = None if container is None else read(container)
     found: dict[str, tuple[CellRecord, pd.DataFrame, str]] = {}
     for cell in theirs.run.cells:
@@ -121,11 +118,6 @@ def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) ->
         why = next((r.reason for r in stopped if r is not None), "")
         raise RefusedError(f"{len(stopped)} cells were not run again; the same command resumes. {why}".strip())
     return {key: record for key, record in found.items() if record is not None}
-
-
-def _list(lines: list[str]) -> str:
-    more = [f"... and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
-    return "\n".join(f"  {line}" for line in [*lines[:_LISTED], *more])
 
 
 def _broken_rules(theirs: Archive, board: Path, terms: Terms, profile: str | None) -> list[str]:
@@ -182,14 +174,10 @@ def _malformed(record: CellRecord, curve: pd.DataFrame) -> str:
     if not record.diverged.keys() <= ids or record.n_diverged != lost or (record.status, lost) == (Status.OK, len(ids)):
         return "replicates that diverged do not fit its status"
     for name, values in {**record.values, **record.judged}.items():
-        if not _is_metric(name) or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
+        named = name.isascii() and name.isidentifier() and len(name) <= 60  # statistics of a step may have any name
+        if not named or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
             return f"{name[:40]!r} has no name of a metric, or not one finite number for each replicate"
     return _malformed_curve(record, curve)
-
-
-def _is_metric(name: str) -> bool:
-    """Whether a name can be that of a metric; statistics of a step may have any."""
-    return name.isascii() and name.isidentifier() and len(name) <= 60
 
 
 def _malformed_curve(record: CellRecord, curve: pd.DataFrame) -> str:
@@ -216,9 +204,7 @@ def assemble(
     """The board as a store, for its page: its own rows, then those of submissions; cell key -> mark of the latter; its points.
 
     Rows of a submission whose results the board has already are left out. ``new`` is a submission that is not there yet.
-
-    Raises:
-        InputError: no ``results.zip``, or a damaged archive.
+    ``InputError`` without ``results.zip``, or for a damaged archive.
     """
     store, own = Store(into), _own(board)
     for key in own.records:

@@ -44,15 +44,11 @@ _MANIFEST, _POINTS = "manifest.json", "points.parquet"
 _POINT_TEXTS = ("figure", "label", "column")
 #: Pattern of a name -> most bytes of such a file.
 _KINDS = {
-    re.compile(pattern, re.ASCII): most
-    for pattern, most in {
-        re.escape(_MANIFEST): 4_000_000,
-        re.escape(_POINTS): 20_000_000,
-        r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json": 8_000_000,
-        r"store/cells/[0-9a-f]{24}/cell\.json": 1_000_000,
-        r"store/cells/[0-9a-f]{24}/(curve\.parquet|traceback\.txt)": 1_000_000,
-        r"plugins/([A-Za-z_]\w{0,99}/){0,5}[A-Za-z_]\w{0,99}\.py": 1_000_000,
-    }.items()
+    re.escape(_MANIFEST): 4_000_000,
+    re.escape(_POINTS): 20_000_000,
+    r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json": 8_000_000,
+    r"store/cells/[0-9a-f]{24}/(cell\.json|curve\.parquet|traceback\.txt)": 1_000_000,
+    r"plugins/([A-Za-z_]\w{0,99}/){0,5}[A-Za-z_]\w{0,99}\.py": 1_000_000,
 }
 #: End of central directory: signature, disks, files here and in all, size and place of the directory, length of a comment.
 _END = struct.Struct("<4s4H2IH")
@@ -120,19 +116,10 @@ def pack(
     points: Mapping[str, pd.DataFrame] | None = None,
     **facts: object,
 ) -> Manifest:
-    """Write the archive of a run.
+    """Write the archive of a run of the store, by default the latest, without samples, into the file ``to``.
 
-    Args:
-        store: of the run; samples are left out.
-        to: file of the archive.
-        run: by default the latest.
-        sources: files of plug-ins by name, as of ``sources_of``.
-        points: of figures, as of ``Facts.points``.
-        facts: further fields of the manifest.
-
-    Raises:
-        InputError: a text that is too long.
-        StoreError: no run, or damaged files.
+    ``sources`` are files of plug-ins by name, as of ``sources_of``, ``points`` those of ``Facts.points``, ``facts`` further
+    fields of the manifest. ``InputError`` for a text that is too long, ``StoreError`` without a run or for damaged files.
     """
     run = run or store.run()
     with TemporaryDirectory() as folder:
@@ -159,11 +146,8 @@ def pack(
 
 
 def _packed_points(points: Mapping[str, pd.DataFrame]) -> bytes:
-    parts = [
-        table.melt(["label"], var_name="column").assign(figure=figure).astype({"value": np.float32})
-        for figure, table in points.items()
-    ]
-    return parquet(pd.concat(parts)[[*_POINT_TEXTS, "value"]])
+    parts = [t.melt(["label"], var_name="column").assign(figure=figure) for figure, t in points.items()]
+    return parquet(pd.concat(parts).astype({"value": np.float32})[[*_POINT_TEXTS, "value"]])
 
 
 def _points(content: bytes, most: int) -> dict[str, pd.DataFrame]:
@@ -190,8 +174,7 @@ def source_name(algorithm: str) -> str:
 def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
     """The source files of the plug-ins among these records, by their name in the archive.
 
-    Raises:
-        InputError: a source is gone, has changed since the run or lies outside the working directory.
+    ``InputError`` where one is gone, has changed since the run or lies outside the working directory.
     """
     found: dict[str, bytes] = {}
     for record in records:
@@ -203,7 +186,7 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
                 f"{record.algorithm}: run it from the folder of its file, so that it is named without folders above"
             )
         path = Path(place) if place.endswith(".py") else _module_file(place)
-        content = path.read_bytes() if path is not None and path.is_file() else b""
+        content = path.read_bytes() if path.is_file() else b""
         if sha256(content) != record.spec.source:
             raise InputError(
                 f"{record.algorithm}: its source is not here, or is not the one that was run; run {record.label} again "
@@ -213,19 +196,16 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
     return found
 
 
-def _module_file(module: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin else None
+def _module_file(module: str) -> Path:
+    with contextlib.suppress(ImportError, ValueError):
+        return Path(getattr(importlib.util.find_spec(module), "origin", None) or "")
+    return Path()
 
 
 def read(path: Path) -> Archive:
     """The content of an archive, checked: sizes and numbers before anything is unpacked, then digests, records and curves.
 
-    Raises:
-        InputError: it cannot be read, or is not an archive of this form.
+    ``InputError`` where it cannot be read, or is not an archive of this form.
     """
     try:
         with _limited_memory():
@@ -246,7 +226,7 @@ def read(path: Path) -> Archive:
 
 def _limit(name: str) -> int:
     """Most bytes of a file of that name; 0 for a name that no archive has."""
-    return next((most for pattern, most in _KINDS.items() if pattern.fullmatch(name)), 0)
+    return next((most for pattern, most in _KINDS.items() if re.fullmatch(pattern, name, re.ASCII)), 0)
 
 
 def _unpacked(content: bytes) -> dict[str, bytes]:

@@ -21,18 +21,12 @@ class Terms:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        self.own = cache(self._own)  #: task -> the suite's own cells
-
-    def _own(self, task: str) -> list[Cell]:
-        suite = _part(self.suite, task)
-        return [] if suite is None else expand(suite)
+        self.own = cache(
+            lambda task: expand(part) if (part := _part(suite, task)) else []
+        )  #: task -> the suite's cells
 
     def again(self, spec: CellSpec) -> list[Cell]:
-        """The cells that the suite specifies for a built-in method with these settings, one for each of its entries.
-
-        Raises:
-            InputError: settings that the method does not have.
-        """
+        """The suite's cells of a built-in method with these settings, one an entry; ``InputError`` for others than its own."""
         suite = _part(self.suite, spec.task, spec.algorithm)
         return [] if suite is None else expand(suite, settings={spec.algorithm: spec.settings})
 

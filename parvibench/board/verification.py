@@ -25,8 +25,7 @@ from parvibench.harness.suite.cells import Cell
 
 from .terms import is_built_in
 
-#: The share of falsified replicates that ``chance_of_missing`` is stated for.
-FALSIFIED = 0.05
+FALSIFIED = 0.05  #: The share of falsified replicates that ``chance_of_missing`` is stated for.
 #: Metrics of time and memory: they do not repeat, and nothing about them can be verified.
 UNREPEATABLE = frozenset({"seconds", "peak_memory", "ess_per_second"})
 #: Relative difference allowed to a metric that is computed again from the same numbers on the same machine.
@@ -81,16 +80,10 @@ class Verification:
 
 
 def verify(store: Store, replicates: int, execution: Execution, seed: int | None = None) -> Verification:
-    """Run parts of a store's latest run again and compare; nothing in the store is changed or run as code.
+    """Run about so many replicates of a store's latest run again, in whole chunks, and compare.
 
-    Args:
-        store: of any origin.
-        replicates: to run again, about: whole chunks.
-        execution: workers and limits of the reruns.
-        seed: of the random choice; None draws one that cannot be predicted.
-
-    Raises:
-        StoreError: no run, or damaged files.
+    The store may be of any origin: nothing in it is changed or run as code. Without a ``seed`` the random choice cannot be
+    predicted. ``StoreError`` without a run, or for damaged files.
     """
     run, skipped, records = store.run(), {}, []
     for cell in run.cells:

@@ -59,12 +59,12 @@ def run_each(
     """Run cells and write each as it ends. Pairs that cannot run, or lack data, never reach the executor."""
 
     def write(cell: Cell, outcomes: dict[int, Ended]) -> None:
-        done = finished(cell, [outcomes[i] for i in sorted(outcomes)])
+        record, *files = finished(cell, [outcomes[i] for i in sorted(outcomes)])
         with interrupts.held_back():
-            store.write_cell(*done)
-            if done.record.status is not Status.TIMEOUT:  # which may go on with more time
+            store.write_cell(record, *files)
+            if record.status is not Status.TIMEOUT:  # which may go on with more time
                 store.forget(cell.key)
-            observers.finished(done.record, cached=False)
+            observers.finished(record, cached=False)
 
     jobs: list[ChunkJob] = []
     ended: dict[str, dict[int, Ended]] = {}  #: outcomes by cell and chunk

@@ -24,10 +24,8 @@ from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 KIND = "external"
 #: Shown next to the row.
 FLAG = "samples from elsewhere: their cost is self-reported, the meter did not see it"
-#: What a cost may be stated in.
-COSTS = ("score_evaluations", "seconds")
-#: Most samples of a row whose run gives no number.
-_MOST = 1000
+COSTS = ("score_evaluations", "seconds")  #: What a cost may be stated in.
+_MOST = 1000  #: Most samples of a row whose run gives no number.
 
 
 def costs_of(stated: Mapping[str, float]) -> Cost:
@@ -43,10 +41,9 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure finite samples (n, D), or chains (C, T, D), write them as a cell, and a run: the store's latest one of this task with this row.
+    """Measure finite samples (n, D), or chains (C, T, D), and write them as a cell of a run: the latest of this task, with this row.
 
-    They are thinned to the number of samples that the run judges, where that is smaller. ``label`` is the name in tables,
-    ``command`` the command line, for provenance.
+    They are thinned to the number of samples that the run judges, where that is smaller.
     """
     before: RunRecord | None = None
     with contextlib.suppress(StoreError):  # no run
@@ -58,14 +55,10 @@ def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: 
     x = thin(samples.reshape(-1, samples.shape[-1]), min(judged) if judged else _MOST)
     record, curve = _measured(task, x, label, cost, path)
     suite = {"name": KIND, "tasks": [{"name": task.name}], "algorithms": []} if before is None else before.suite
+    facts, cells = provenance(command, "cpu", [task.name]), [*others, RunCell(spec=record.spec, label=label)]
+    run_id, profile = new_run_id(str(suite["name"])), None if before is None else before.profile
     run = RunRecord(
-        id=new_run_id(str(suite["name"])),
-        suite=suite,
-        profile=None if before is None else before.profile,
-        cells=[*others, RunCell(spec=record.spec, label=label)],
-        provenance=provenance(command, "cpu", [task.name]),
-        started=now(),
-        finished=now(),
+        id=run_id, suite=suite, profile=profile, cells=cells, provenance=facts, started=now(), finished=now()
     )
     with store.locked():
         store.write_cell(record, curve, x.numpy().astype(np.float32)[None])
@@ -90,17 +83,10 @@ def _measured(task: Task, x: Tensor, label: str, cost: Cost, path: Tensor | None
         chunk=1, device="cpu", dtype="float32",
     )  # fmt: skip
     record = CellRecord(
-        spec=spec,
-        label=label,
-        kind=KIND,
-        status=Status.OK,
-        score_evaluations=cost.score_evaluations,
-        seconds=cost.seconds,
-        values=values,
+        spec=spec, label=label, kind=KIND, status=Status.OK, flags=[FLAG], created=now(),
+        score_evaluations=cost.score_evaluations, seconds=cost.seconds, values=values,
         judged={m: [to_json_number(v) for v in found] for m, found in result.judged.items()},
         absent=result.absent | dict.fromkeys(unknown & set(task.metrics), "not stated"),
-        flags=[FLAG],
-        created=now(),
-    )
+    )  # fmt: skip
     curve = pd.DataFrame([row for row in result.curve if row[5] not in unknown], columns=list(CURVE_COLUMNS))
     return record, curve

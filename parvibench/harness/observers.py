@@ -38,7 +38,7 @@ class Observers:
 
     def finished(self, record: CellRecord, *, cached: bool) -> None:
         """The cells of this record are in the store."""
-        folder = self._store.folder(record.key)
         for cell in self.cells[record.key]:
+            labelled = record.model_copy(update={"label": cell.label})
             for observer in self.observers:
-                observer.finished(cell, record.model_copy(update={"label": cell.label}), folder, cached)
+                observer.finished(cell, labelled, self._store.folder(record.key), cached)

@@ -4,7 +4,7 @@ import datetime as dt
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,43 +13,27 @@ from parvibench.core.result import CellRecord, Status, to_json_number
 from parvibench.harness.run.account import UNDEFINED
 from parvibench.harness.run.chunks import ChunkResult, metrics_key
 from parvibench.harness.store.environment import hardware
-from parvibench.harness.store.store import CURVE_COLUMNS, Trajectories
+from parvibench.harness.store.store import CURVE_COLUMNS
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Outcome
 
 
-class Finished(NamedTuple):
-    """What ``Store.write_cell`` takes."""
-
-    record: CellRecord
-    curve: pd.DataFrame | None = None
-    samples: np.ndarray | None = None
-    trajectories: Trajectories | None = None
-
-
-def finished(cell: Cell, outcomes: Sequence[Outcome[ChunkResult]]) -> Finished:
-    """The cell from the outcomes of its chunks, in chunk order; a record alone where one has failed."""
-    record = CellRecord(
-        spec=cell.spec,
-        label=cell.label,
-        kind=cell.load()[1].kind,
-        tuned=cell.tuned,
-        flags=list(cell.notes),
-        status=Status.OK,
-        seconds=sum(o.result.seconds for o in outcomes if o.result is not None),
-        hardware=hardware(cell.spec.device),
-        created=now(),
-        metrics_key=metrics_key(cell),
-    )
+def finished(cell: Cell, outcomes: Sequence[Outcome[ChunkResult]]) -> tuple[CellRecord, *tuple[Any, ...]]:
+    """What ``Store.write_cell`` takes, from the outcomes of a cell's chunks in order; a record alone where one has failed."""
     results = [o.result for o in outcomes if o.result is not None]
+    record = CellRecord(
+        spec=cell.spec, label=cell.label, kind=cell.load()[1].kind, tuned=cell.tuned, flags=list(cell.notes),
+        status=Status.OK, seconds=sum(r.seconds for r in results), hardware=hardware(cell.spec.device), created=now(),
+        metrics_key=metrics_key(cell),
+    )  # fmt: skip
     for failed in (o for o in outcomes if o.result is None):
         update = {key: getattr(failed, key) for key in ("status", "reason", "traceback")}
-        return Finished(record.model_copy(update=update))
+        return (record.model_copy(update=update),)
     curve = pd.DataFrame([row for r in results for row in r.curve], columns=list(CURVE_COLUMNS))
     samples = [r.samples for r in results if r.samples is not None]
     followed = next((r.trajectories for r in results if r.trajectories), None)
     whole = np.concatenate(samples) if len(samples) == len(results) else None
-    return Finished(record.model_copy(update=_merged(cell, results)), curve, whole, followed)
+    return record.model_copy(update=_merged(cell, results)), curve, whole, followed
 
 
 def now() -> str:
@@ -62,7 +46,9 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
     diverged = {k: v for r in results for k, v in r.diverged.items()}
     absent = {metric: reason for r in reversed(results) for metric, reason in r.absent.items()}
     stuck = _never_moved(results)
-    flags = _flags(cell, results, n_at_rest=len(stuck - diverged.keys()))
+    flags = dict.fromkeys([*cell.notes, *(f for r in results for f in r.flags)])
+    if at_rest := len(stuck - diverged.keys()):
+        flags[f"{at_rest} of {cell.n_replicates} replicates never moved"] = None
     return {
         "status": Status.DIVERGED if len(diverged) == cell.n_replicates else Status.OK,
         "reason": _divergence(diverged, stuck, cell, defined=UNDEFINED not in flags),
@@ -70,32 +56,16 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
         "diverged": diverged,
         "effective_step": results[0].effective_step,
         "start": results[0].start,
-        "flags": flags,
+        "flags": list(flags),
         "drift": max(r.drift for r in results),
         "process": results[0].process,
         "iterations": max(r.iterations for r in results),
         "score_evaluations": max(r.score_evaluations for r in results),
-        "overheads": _overheads(results),
+        "overheads": {k: sum(r.overheads.get(k, 0.0) for r in results) for r in results for k in r.overheads},
         "values": _of_metrics(cell, [r.values for r in results], absent),
         "judged": _of_metrics(cell, [r.judged for r in results], absent),
         "absent": absent,
     }
-
-
-def _flags(cell: Cell, results: Sequence[ChunkResult], n_at_rest: int) -> list[str]:
-    flags = [*cell.notes, *(f for r in results for f in r.flags)]
-    if n_at_rest:
-        flags.append(f"{n_at_rest} of {cell.n_replicates} replicates never moved")
-    return list(dict.fromkeys(flags))
-
-
-def _overheads(results: Sequence[ChunkResult]) -> dict[str, float]:
-    """Seconds by kind, of all chunks."""
-    total: dict[str, float] = defaultdict(float)
-    for result in results:
-        for name, seconds in result.overheads.items():
-            total[name] += seconds
-    return dict(total)
 
 
 def _of_metrics(

@@ -39,15 +39,18 @@ def run_cells(
     """Run cells into a store; what it already holds is not run again.
 
     After Ctrl-C the finished cells are in the store, the others are reported as interrupted, and the same call
-    resumes. The cells are in the order of the report, the store is locked for the length of the run; ``suite``
-    (resolved), ``profile``, ``command`` and what options ``changed`` of the profile are provenance. ``fresh`` runs all
-    cells again, ``retry_failed`` those that failed.
-
-    Raises:
-        StoreError: another run holds the store.
+    resumes. The cells are in the order of the report, the store is locked for the length of the run (``StoreError`` where
+    another run holds it); ``suite`` (resolved), ``profile``, ``command`` and what options ``changed`` of the profile are
+    provenance. ``fresh`` runs all cells again, ``retry_failed`` those that failed.
     """
     with store.locked(), Interrupts() as interrupts:
-        run = store.last(_start_run(cells, suite, profile, command, changed))
+        facts = provenance(command, cells[0].spec.device if cells else "cpu", [c.task for c in cells])
+        facts |= {"changed": list(changed)} if changed else {}
+        listed = [RunCell(spec=c.spec, label=c.label) for c in cells]
+        run_id = new_run_id(suite["name"])
+        run = store.last(
+            RunRecord(id=run_id, suite=suite, profile=profile, cells=listed, provenance=facts, started=now())
+        )
         told = Observers(observers, cells, store)
         first = {key: same[0] for key, same in told.cells.items()}
         there = {} if fresh else stored_cells(first.values(), store, retry_failed)
@@ -69,28 +72,11 @@ def run_cells(
     return StoredRun.load(store, run.id)
 
 
-def _start_run(
-    cells: Sequence[Cell], suite: dict[str, Any], profile: str | None, command: str, changed: Sequence[str]
-) -> RunRecord:
-    device = cells[0].spec.device if cells else "cpu"
-    return RunRecord(
-        id=new_run_id(suite["name"]),
-        suite=suite,
-        profile=profile,
-        cells=[RunCell(spec=c.spec, label=c.label) for c in cells],
-        provenance=provenance(command, device, [c.task for c in cells])
-        | ({"changed": list(changed)} if changed else {}),
-        started=now(),
-    )
-
-
 def make_executor(execution: Execution, device: str) -> Executor:
     """Worker processes; in this process for 0 workers; on a Ray cluster where one is named.
 
-    A GPU has one worker at a time, so that a device assert, a hang or a lack of memory ends its chunk alone. On a cluster ``workers`` is the most jobs at a time, 0 for as many as it takes.
-
-    Raises:
-        InputError: a negative count or a limit that is not positive; Ray is not installed.
+    A GPU has one worker at a time, so that a device assert, a hang or a lack of memory ends its chunk alone. On a cluster
+    ``workers`` is the most jobs at a time, 0 for as many as it takes. ``InputError`` for a limit that is none, or without Ray.
     """
     workers, timeout, memory = execution.workers, execution.timeout, execution.memory
     if workers is not None and workers < 0:

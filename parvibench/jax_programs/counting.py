@@ -46,10 +46,8 @@ def recognised(log_density: Callable[[Any], Any], dim: int) -> Callable[[Any], A
 def counted(function: Callable[..., Any], dim: int) -> Callable[..., Any]:
     """The function with the scores and the log densities that it evaluates besides: ``(results, scores, values)``.
 
-    A derivative of a score counts as a score for each direction.
-
-    Raises:
-        UnsupportedError: at the first call, where evaluations are within a primitive that cannot be followed.
+    A derivative of a score counts as a score for each direction. The first call raises ``UnsupportedError`` where
+    evaluations are within a primitive that cannot be followed.
     """
     jax = jax_library("jax")
 

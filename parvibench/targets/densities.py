@@ -20,22 +20,19 @@ from torch.func import vmap
 
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.reference import Reference
-from parvibench.core.target import Target
+from parvibench.core.target import InJax, Target
 from parvibench.core.task import DENSITY_METRICS, Task
 
 from .starts import initial_points
 
-#: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
-LogDensity = Callable[[Tensor], Any]
-#: How many points, and their generator -> points, (n, D).
-Draw = Callable[[int, Generator], Tensor]
+LogDensity = Callable[[Tensor], Any]  #: The density of a point, (D,) -> (), or of many, (n, D) -> (n,).
+Draw = Callable[[int, Generator], Tensor]  #: How many points, and their generator -> points, (n, D).
 
 #: Exact transport plans of thousands of points would take most of a floor's time; the sliced distance stays.
 METRICS = (*(metric for metric in DENSITY_METRICS if metric != "w2"), "ess_tail")
 Fit = Literal["pathfinder", "laplace"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-#: Points at which a density is tried.
-_TRIED = 4
+_TRIED = 4  #: Points at which a density is tried.
 #: Relative difference of a score from the log density's central differences, and of two scores of one density.
 _AGREEMENT, _SAME = 1e-3, 1e-3
 #: Distances from the start, in its spreads, and coordinates, where the scores in single and double precision are compared.
@@ -116,6 +113,7 @@ class FunctionTask(Task):
 
     log_density: LogDensity  #: of a point, or of many if ``batched``
     own_score: Callable[[Tensor], Any] | None = None  #: likewise; None: by autograd
+    both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  #: of points (n, D), where it is not a call of each
     batched: bool = False
     start: Draw  #: initial points
     draw: Draw | None = None  #: exact draws
@@ -184,8 +182,16 @@ class FunctionTarget(Target):
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
-        own = self.task.own_score is not None
+        tracked = x.requires_grad and torch.is_grad_enabled()
+        if self.task.both is not None and not tracked:
+            values, scores = self.task.both(x.reshape(-1, self.dim))
+            return values.to(x).reshape(x.shape[:-1]), scores.to(x).reshape(x.shape)
+        own = self.task.own_score is not None or tracked
         return super().log_density_and_score(x, batch) if own else self.both_by_autograd(x, batch)
+
+    def in_jax(self) -> InJax | None:
+        """The density, where it is written in JAX."""
+        return getattr(self.task.log_density, "in_jax", None)
 
     def _called(self, function: Callable[[Tensor], Any], x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A function's values at states (R, N, D), each of that shape."""

@@ -1,7 +1,6 @@
 """Models that draw their own parameters and data: what simulation-based calibration needs.
 
-Three functions of the user's (``Functions``); or a NumPyro, Pyro or PyMC model, which brings prior and simulator itself: its observed
-sites are drawn in place of conditioned on; or a Stan program with a second one, which draws parameters and data (``StanPair``).
+NumPyro, Pyro and PyMC models bring prior and simulator: their observed sites are drawn in place of conditioned on.
 """
 
 from __future__ import annotations
@@ -31,8 +30,6 @@ from .pyro_models import PyroDensity, PyroTask
 from .sites import parts
 from .stan_models import StanTask, by_name, task_of
 from .stan_programs import StanModel, read
-
-_FUNCTIONS = ("prior", "simulate", "model")
 
 
 class Generative(ABC):
@@ -85,7 +82,7 @@ def generative(model: Any, name: str = "model", simulator: str | Path | None = N
     for kind, door in DOORS.items():
         if isinstance(model, kind):
             return door(model)
-    lacking = [f for f in _FUNCTIONS if not callable(getattr(model, f, None))]
+    lacking = [f for f in ("prior", "simulate", "model") if not callable(getattr(model, f, None))]
     if not lacking:
         return Functions(name, model.prior, model.simulate, model.model, getattr(model, "quantities", None))
     raise InputError(
@@ -211,8 +208,10 @@ class OfTask(Generative):
     task: Any
     own_simulator = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.task.name)
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The task's."""
+        return str(self.task.name)
 
     def _drawn(self, values: Any, target: Target) -> Drawn:
         """Of values of the latent variables, name -> (R, ...), and the posteriors of the data that they made."""

@@ -20,7 +20,7 @@ from parvibench.core.errors import InputError
 from parvibench.core.target import InJax
 from parvibench.jax_programs.loading import double, double_jax, jax_library
 
-from .densities import Draw, Fit, FunctionTarget, FunctionTask, checked, function_task, label_of
+from .densities import Draw, Fit, FunctionTask, checked, function_task, label_of
 from .sites import Site, SiteTask, fields, label, parts, refuse_discrete, refuse_subsample, require_latent
 
 
@@ -38,6 +38,11 @@ class JaxDensity:
     def score(self, points: Tensor) -> Tensor:
         """Scores, (n, D)."""
         return self.both(points)[1]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields of a task of the density."""
+        return {"log_density": self, "own_score": self.score, "both": self.both, "batched": True}
 
     def both(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Log densities (n,) and scores (n, D); ``InputError`` where the function fails."""
@@ -60,34 +65,6 @@ class JaxDensity:
         return jax.jit(jax.vmap(jax.value_and_grad(partial(self.in_jax.log_density, ()))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class JaxTask(FunctionTask):
-    """A density in JAX."""
-
-    log_density: JaxDensity
-
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> JaxTarget:
-        """The density."""
-        return JaxTarget(self)
-
-
-class JaxTarget(FunctionTarget):
-    """The density of a ``JaxTask``."""
-
-    task: JaxTask
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        if x.requires_grad and torch.is_grad_enabled():
-            return super().log_density_and_score(x, batch)
-        value, score = self.task.log_density.both(x.reshape(-1, self.dim))
-        return value.reshape(x.shape[:-1]), score.reshape(x.shape)
-
-    def in_jax(self) -> InJax:
-        """The density."""
-        return self.task.log_density.in_jax
-
-
 def from_jax(
     log_density: Callable[[Any], Any],
     dim: int,
@@ -97,20 +74,12 @@ def from_jax(
     exact: Draw | None = None,
     coordinates: Sequence[str] = (),
     summary: str = "",
-) -> JaxTask:
-    """A task of a log density in JAX; ``pb.task`` is its equal for PyTorch.
+) -> FunctionTask:
+    """A task of a log density in JAX; ``pb.task`` is its equal for PyTorch, with the same arguments besides.
 
-    Args:
-        log_density: unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, traceable by
-            ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits,
-            JAX arrays those that they were made with. JAX stays in double precision for the rest of the process.
-        dim: D.
-        initial: where samplers start, as in ``task``: a function, the mean (D,) of a unit Gaussian, or a fit; default
-            N(0, I).
-        name: of the task in tables, stores and references; default: the function's.
-        exact: ``(n, generator) -> (n, D)``, independent exact draws (PyTorch or NumPy), if they are known.
-        coordinates: D names, for reports.
-        summary: one line for tables.
+    ``log_density`` is the unnormalised log density on the whole of R^D in nats, of a point (D,) -> scalar, traceable by
+    ``jax.jit`` and ``jax.grad``. It is called in double precision: data given as NumPy arrays have all their digits, JAX
+    arrays those that they were made with. JAX stays in double precision for the rest of the process.
 
     Raises:
         LibraryMissingError: JAX is not installed.
@@ -120,10 +89,9 @@ def from_jax(
     """
     double_jax()
     called = label_of(name or getattr(log_density, "__name__", "").replace("_", "-"))
-    density = JaxDensity(called, log_density)
     return function_task(
-        JaxTask, called, dim, initial, coordinates, summary=summary or f"a density in JAX, {dim} dimensions",
-        tags=frozenset({"own", "jax"}), log_density=density, own_score=density.score, batched=True, draw=exact,
+        FunctionTask, called, dim, initial, coordinates, summary=summary or f"a density in JAX, {dim} dimensions",
+        tags=frozenset({"own", "jax"}), draw=exact, **JaxDensity(called, log_density).fields,
     )  # fmt: skip
 
 
@@ -153,7 +121,7 @@ class NumpyroModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumpyroTask(SiteTask, JaxTask):
+class NumpyroTask(SiteTask):
     """The posterior of a NumPyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
 
     model: NumpyroModel
@@ -187,10 +155,8 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     double_jax("numpyro")
     called = label(model, name)
     held = NumpyroModel(model, args, kwargs, _sites(called, model, args, kwargs))
-    density = JaxDensity(called, held.log_density, model)
-    about = fields("NumPyro", model, name, held.sites)
-    task = NumpyroTask(log_density=density, own_score=density.score, batched=True, model=held, **about)
-    return checked(task, derived=True)
+    about = fields("NumPyro", model, name, held.sites) | JaxDensity(called, held.log_density, model).fields
+    return checked(NumpyroTask(model=held, **about), derived=True)
 
 
 def _util() -> Any:

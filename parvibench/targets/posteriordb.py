@@ -29,10 +29,8 @@ from .densities import label_of
 from .stan_models import StanTask, task_of
 from .stan_programs import Array
 
-#: Places and patterns of them begin so.
-PREFIX = registry.POSTERIORDB
-#: Environment variable with a local copy.
-FOLDER_VARIABLE = "PARVIBENCH_POSTERIORDB"
+PREFIX = registry.POSTERIORDB  #: Places and patterns of them begin so.
+FOLDER_VARIABLE = "PARVIBENCH_POSTERIORDB"  #: Environment variable with a local copy.
 #: What a run needs.
 NEEDED = (
     f"posteriordb is needed: set {FOLDER_VARIABLE} to a clone of https://github.com/stan-dev/posteriordb, or go online"
@@ -100,12 +98,9 @@ class PosteriordbTask(StanTask):
 
 
 def opened(place: str) -> PosteriordbTask:
-    """The task ``posteriordb:NAME``.
+    """The task ``posteriordb:NAME``; ``UnknownNameError`` where there is no such posterior.
 
-    Raises:
-        UnknownNameError: there is no such posterior.
-        DataMissingError: a file is neither here nor can be downloaded.
-        InputError: a file is damaged, or as of ``from_stan``.
+    ``DataMissingError`` where a file can be neither read nor downloaded, ``InputError`` for a damaged one, and as of ``from_stan``.
     """
     found = posterior(place.removeprefix(PREFIX))
     try:

@@ -18,7 +18,7 @@ from parvibench.core.errors import InputError, imported_library
 from parvibench.jax_programs.loading import double, double_jax, jax_library
 
 from .densities import checked
-from .jax_models import JaxDensity, JaxTask
+from .jax_models import JaxDensity
 from .sites import Site, SiteTask, fields, parts, require_latent
 
 #: A program in JAX: arrays, in the order of the sites -> a list of arrays.
@@ -46,7 +46,7 @@ class PymcModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PymcTask(SiteTask, JaxTask):
+class PymcTask(SiteTask):
     """The posterior of a PyMC model; its points are the flat vectors of all value variables, in the model's order."""
 
     model: PymcModel
@@ -86,10 +86,9 @@ def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
     except Exception as error:
         first = str(error).strip().split("\n")[0][:300]
         raise InputError(f"{called}: PyMC cannot write the model in JAX: {type(error).__name__}: {first}") from error
-    density = JaxDensity(called, made.log_density, model)
-    about = fields("PyMC", model, called, made.sites) | {"coordinates": _coordinates(model, made.sites)}
-    task = PymcTask(log_density=density, own_score=density.score, batched=True, model=made, **about)
-    return checked(task, derived=True)
+    about = fields("PyMC", model, called, made.sites) | JaxDensity(called, made.log_density, model).fields
+    about["coordinates"] = _coordinates(model, made.sites)
+    return checked(PymcTask(model=made, **about), derived=True)
 
 
 def _refuse(called: str, model: Any) -> None:
@@ -114,10 +113,8 @@ def _programs(jaxified: Any, model: Any) -> PymcModel:
     start = model.initial_point(0)
     outward = jaxified.get_jaxified_graph(inputs=free, outputs=model.replace_rvs_by_values(variables))
     values = jax_library("jax").eval_shape(lambda *arrays: tuple(outward(*arrays)), *(start[v.name] for v in free))
-    sites = tuple(
-        Site(rv.name, tuple(value.shape), tuple(np.shape(start[v.name])))
-        for rv, v, value in zip(variables, free, values, strict=True)
-    )
+    triples = zip(variables, free, values, strict=True)
+    sites = tuple(Site(rv.name, tuple(value.shape), tuple(np.shape(start[v.name]))) for rv, v, value in triples)
     require_latent(model.name or "the model", sites)
     # A transform may depend on other variables, such as a bound that is itself unknown.
     given = [rv.type(name=rv.name) for rv in variables]
@@ -128,12 +125,8 @@ def _programs(jaxified: Any, model: Any) -> PymcModel:
     ]
     replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
     inward = replace(inverse, dict(zip(variables, given, strict=True)), strict=False)
-    return PymcModel(
-        sites,
-        jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()]),
-        outward,
-        jaxified.get_jaxified_graph(inputs=given, outputs=inward),
-    )
+    density = jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()])
+    return PymcModel(sites, density, outward, jaxified.get_jaxified_graph(inputs=given, outputs=inward))
 
 
 def _coordinates(model: Any, sites: tuple[Site, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import torch
@@ -59,8 +60,13 @@ def from_pyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) ->
         return checked(made)
     except InputError as error:
         if not any(words in f"{error}{error.__cause__}" for words in _NOT_VECTORISED):
-            raise
-        return checked(replace(made, log_density=PointByPoint(density), batched=True))
+            raise  # else model or distribution branches on values, where ``vmap`` fails
+
+    @wraps(model, assigned=(), updated=())
+    def one_by_one(points: Tensor) -> Tensor:
+        return torch.stack([density(point) for point in points])
+
+    return checked(replace(made, log_density=one_by_one, batched=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +111,6 @@ class PyroDensity:
             free_model = poutine.uncondition(model) if data else model
             trace = poutine.trace(poutine.condition(free_model, data=values | data)).get_trace(*args, **kwargs)
             return jacobian + trace.log_prob_sum()
-
-
-class PointByPoint:
-    """The density of points (n, D), one after the other: where model or distribution branches on values, ``vmap`` fails."""
-
-    def __init__(self, density: PyroDensity) -> None:
-        self.__wrapped__, self._density = density.__wrapped__, density
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """(n,), in nats."""
-        return torch.stack([self._density(point) for point in points])
 
 
 def _sites(called: str, versions: Versions) -> tuple[PyroSite, ...]:
@@ -168,16 +163,12 @@ class Versions:
     def of(self, dtype: torch.dtype, device: torch.device | None = None) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """Model, arguments and keywords with floating tensors of that type, and all tensors on a device other than the CPU."""
         if device is None or device.type == "cpu":
-            args, kwargs = tree_map(
-                lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v,
-                (self.args, self.kwargs),
-            )
-            return self._model(dtype, None), args, kwargs
+            of_type = lambda v: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v  # noqa: E731
+            return self._model(dtype, None), *tree_map(of_type, (self.args, self.kwargs))
         if ("given", dtype, device) not in self._copies:  # else copied to the device at every call
             _, *given = self.of(dtype)
-            self._copies["given", dtype, device] = tree_map(
-                lambda v: v.to(device) if isinstance(v, Tensor) else v, given
-            )
+            moved = tree_map(lambda v: v.to(device) if isinstance(v, Tensor) else v, given)
+            self._copies["given", dtype, device] = moved
         return self._model(dtype, device), *self._copies["given", dtype, device]
 
     def _model(self, dtype: torch.dtype, device: torch.device | None) -> Any:

@@ -14,8 +14,7 @@ from parvibench.core.target import Target
 
 from .densities import METRICS, FunctionTask, label_of
 
-#: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
-WIDTH = 2.0
+WIDTH = 2.0  #: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
 #: Draws of which the one of highest density becomes an initial point: where the density falls like an exponential of an
 #: exponential, one point in a hundred has a score of 1e30, which no step length common to all survives.
 DRAWS = 10
@@ -103,16 +102,10 @@ def fields(kind: str, model: Any, name: str | None, sites: tuple[Site, ...]) -> 
     """What a task of a model's sites says of itself; ``kind`` is Pyro or NumPyro."""
     dim = sum(site.size for site in sites)
     return {
-        "name": label(model, name),
+        "name": label(model, name), "dim": dim, "start": Box(dim), "sites": sites, "citation": "", "metrics": METRICS,
         "summary": f"a {kind} model with the sites {', '.join(site.name for site in sites)}",
-        "dim": dim,
-        "tags": frozenset({"own", kind.lower()}),
-        "citation": "",
-        "metrics": METRICS,
-        "start": Box(dim),
-        "coordinates": tuple(c for site in sites for c in site.coordinates),
-        "sites": sites,
-    }
+        "tags": frozenset({"own", kind.lower()}), "coordinates": tuple(c for site in sites for c in site.coordinates),
+    }  # fmt: skip
 
 
 def label(model: Any, name: str | None) -> str:

@@ -26,8 +26,7 @@ from .sites import Box, Site, SiteTask
 from .stan_programs import Program, StanModel, digest, library_of, read, text_of
 from .stan_sampling import NUTS
 
-#: Random starts that Stan, too, tries before it gives up.
-_STARTS = 100
+_STARTS = 100  #: Random starts that Stan, too, tries before it gives up.
 S = TypeVar("S", bound="StanTask")
 
 
@@ -58,12 +57,8 @@ def from_stan(
     """
     program, place, stem, origin = Path(program), f"{Path(program).resolve()}:", "", "the data"
     if isinstance(data, str | Path):
-        text, stem, origin = (
-            _json(Path(data), text_of(Path(data), "data file", "the data of a Stan program in JSON")),
-            Path(data).stem,
-            str(data),
-        )
-        place = f"{place}{Path(data).resolve()}"
+        text = _json(Path(data), text_of(Path(data), "data file", "the data of a Stan program in JSON"))
+        stem, origin, place = Path(data).stem, str(data), f"{place}{Path(data).resolve()}"
     else:
         text = _json("data", json.dumps(dict(data or {}), default=lambda value: np.asarray(value).tolist()))
     stems = [program.stem, stem] if stem not in ("", "data", program.stem) else [program.stem]
@@ -98,7 +93,7 @@ def task_of(
     fields = {"citation": "", "summary": f"a Stan program with the parameters {', '.join(p.name for p in parameters)}"}
     made = kind(
         name=label, dim=model.dim, tags=frozenset({"own", "stan"}), metrics=METRICS, log_density=model.density,
-        own_score=model.score, batched=True, start=Starts(model), coordinates=tuple(map(_bracketed, model.names(0))),
+        own_score=model.score, both=model.both, batched=True, start=Starts(model), coordinates=tuple(map(_bracketed, model.names(0))),
         model=model, sites=parameters, place=place, **(fields | more),
     )  # fmt: skip
     try:
@@ -115,9 +110,11 @@ class StanTask(SiteTask):
     model: StanModel
     place: str = ""  #: where other processes load it from
 
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> StanTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FunctionTarget:
         """The density."""
-        return StanTarget(self)
+        made = FunctionTarget(self)
+        made.native = None if self.model.library else NUTS(self.model)
+        return made
 
     def constrain(self, x: Any, *, generated: bool = False) -> dict[str, Tensor]:
         """Values of the parameters, name -> (n, ...), at points (n, D).
@@ -136,10 +133,9 @@ class StanTask(SiteTask):
 
     def _points(self, values: dict[str, Tensor]) -> Tensor:
         parts = (values[site.name].permute(0, *range(len(site.shape), 0, -1)) for site in self.sites)  # by columns
+        rows = torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy()
         try:
-            return torch.from_numpy(
-                self.model.unconstrain(torch.cat([part.reshape(len(part), -1) for part in parts], 1).numpy())
-            )
+            return torch.from_numpy(self.model.unconstrain(rows))
         except InputError as error:
             raise ShapeError(f"{self.name}: {error}") from None
 
@@ -147,19 +143,6 @@ class StanTask(SiteTask):
     def source(self) -> str:
         """What names this density in a cell's key: program and data."""
         return f"{digest(self.model.program.text)}-{digest(self.model.data)}-{super().source}"
-
-
-class StanTarget(FunctionTarget):
-    """The density of a ``StanTask``."""
-
-    def __init__(self, task: StanTask) -> None:
-        super().__init__(task)
-        self._model, self.native = task.model, None if task.model.library else NUTS(task.model)
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        values, slopes = self._model.both(x.reshape(-1, self.dim))
-        return values.to(x).reshape(x.shape[:-1]), slopes.to(x).reshape(x.shape)
 
 
 @dataclass(frozen=True)

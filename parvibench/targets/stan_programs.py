@@ -85,19 +85,11 @@ def digest(text: str) -> str:
 
 
 class StanModel:
-    """A program with its data. Pickles as the two, and is built again where it arrives.
+    """A program with its data in JSON, of ``origin``. Pickles as the two, and is built again where it arrives.
 
-    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64.
-
-    Args:
-        program: its text.
-        data: the values in JSON.
-        library: compiled by BridgeStan from the same program; None: stanli interprets it.
-        origin: of the data, for messages.
-
-    Raises:
-        InputError: Stan refuses program or data, or the library is none.
-        LibraryMissingError: stanli or bridgestan is not installed.
+    Points are unconstrained, (n, D), densities without constants and with the Jacobian, all in float64. stanli interprets
+    the program where there is no ``library`` that BridgeStan compiled from it. ``InputError`` where Stan refuses program or
+    data, or the library is none, ``LibraryMissingError`` where stanli or bridgestan is not installed.
     """
 
     def __init__(self, program: Program, data: str, library: Path | None = None, *, origin: str = "the data") -> None:

@@ -12,12 +12,10 @@ from parvibench.core.errors import InputError, UnsupportedError, imported_librar
 
 from .stan_programs import Array, StanModel
 
-#: Evaluations of a chain before its first transition, of the log density and its gradient each.
-_FIRST = 2
+_FIRST = 2  #: Evaluations of a chain before its first transition, of the log density and its gradient each.
 #: Stan's windows of adaptation: transitions before the first, after the last, and of the first.
 _BEFORE, _AFTER, _WINDOW = 75, 50, 25
-#: Stan's dual averaging: gamma, t0 and kappa.
-_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75
+_GAMMA, _T0, _KAPPA = 0.05, 10.0, 0.75  #: Stan's dual averaging: gamma, t0 and kappa.
 _SEED = 2
 
 
@@ -82,14 +80,9 @@ class NUTS:
 def searches(steps: Array, acceptance: Array, first: float, target: float) -> int:
     """Evaluations of Stan's searches for a step length: four, and two for each doubling or halving.
 
-    There is one before the warm-up and one after each of its windows. Dual averaging says from which length it starts, the
-    transition that follows where it ended.
-
-    Args:
-        steps: step lengths of the transitions of the warm-up, and of the one after it, (W + 1,).
-        acceptance: of the former, (W,).
-        first: step length before the first search.
-        target: acceptance.
+    There is one before the warm-up, from the length ``first``, and one after each of its windows. Dual averaging to the
+    ``target`` says from which length it starts, the transition that follows where it ended: ``steps`` are the lengths of
+    the transitions of the warm-up and of the one after it, (W + 1,), ``acceptance`` is that of the former, (W,).
     """
     if not (total := len(acceptance)):
         return 0

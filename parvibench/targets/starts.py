@@ -29,8 +29,7 @@ def initial_points(name: str, initial: Any, dim: int) -> dict[str, Any]:
             raise InputError(f"{name}: initial={initial!r} is none of {', '.join(FITS)}")
         return {"start": Around((0.0,) * dim), "begins": initial}
     try:
-        centre = torch.zeros(dim) if initial is None else torch.as_tensor(initial)
-        centre = centre.to(torch.float64)
+        centre = torch.as_tensor([0.0] * dim if initial is None else initial).to(torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         one_of = f"a function (n, generator) -> (n, D), {dim} numbers, or {' or '.join(FITS)}"
         raise InputError(f"{name}: initial is {one_of}: {error}") from None

@@ -28,15 +28,10 @@ _PIECE = 2**20
 
 
 def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
-    """Fetch a run and its cells from an MLflow server into a store; cells already in the store are not overwritten.
+    """Fetch a run, by default the latest finished one, and its cells from an MLflow server or database into a store.
 
-    Args:
-        uri: of the server or database that holds a mirror.
-        into: made if it is not there.
-        run_id: of the run; the latest finished one by default.
-
-    Raises:
-        StoreError: the server cannot be reached, or what it holds is damaged or too large.
+    Cells that are in the store already are not overwritten. ``StoreError`` where the server cannot be reached, or what it
+    holds is damaged or too large.
     """
     archive = _Archive(uri)
     with tempfile.TemporaryDirectory(prefix="parvibench-rebuild-") as name, into.locked():

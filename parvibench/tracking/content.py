@@ -16,7 +16,7 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.reference import Floored, load_floored
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import checkpoint_values, metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
@@ -56,39 +56,35 @@ class Ranking(NamedTuple):
 
 def is_same(run: Any, record: CellRecord) -> bool:
     """Whether a mirrored cell is complete and has the outcome of ``record``."""
-    tags = run.data.tags
-    return (
-        run.info.status in _COMPLETE
-        and tags.get("parvibench.status") == str(record.status)
-        and tags.get("parvibench.metrics_key", "") == record.metrics_key
-    )
+    outcome = (run.data.tags.get("parvibench.status"), run.data.tags.get("parvibench.metrics_key", ""))
+    return run.info.status in _COMPLETE and outcome == (str(record.status), record.metrics_key)
 
 
 def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
-    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite).
-
-    Medians over replicates at every checkpoint; those that were measured at the end alone are at step 0, where MLflow
-    draws bars.
-    """
-    primary, seconds, reference = primary_metric([record], record.task), record.seconds, floored(record.task)
+    """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
+    primary, reference = primary_metric([record], record.task), floored(record.task)
     row = registry.metrics().get(primary)
     floor = reference.floor(primary, record.samples) if reference and row is not None and row.floor_ratio else None
     order = sorted(record.values, key=lambda m: (m != primary, m in _LEFT_OUT and len(_LEFT_OUT) - _LEFT_OUT.index(m)))
     shown = [m for m in order if m not in _COSTS][:_MEASURED]
     for metric in (m for m, stored in record.values.items() if stored and m in (*shown, *_COSTS)):
-        parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
-        course = [(0, seconds, statistics.median(metric_values(metric, record.values[metric])))]
-        if len(parts) > 1:
-            medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
-            places = [rows[["iteration", "seconds"]].median() for rows in parts]
-            course = [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
-        for step, spent, value in course:
+        for step, spent, value in _course(record, curve, metric):
             yield f"system/{metric}" if metric in _COSTS else metric, step, spent, value
             if metric == primary and floor is not None:
                 yield RATIO, step, spent, value / floor.median
                 yield "floor", step, spent, floor.median
     if record.effective_step is not None:
-        yield "step_size", 0, seconds, record.effective_step
+        yield "step_size", 0, record.seconds, record.effective_step
+
+
+def _course(record: CellRecord, curve: pd.DataFrame | None, metric: str) -> list[tuple[int, float, float]]:
+    """Step, seconds and median over replicates at every checkpoint; at step 0, where MLflow draws bars, if there is one."""
+    parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
+    if len(parts) < 2:
+        return [(0, record.seconds, statistics.median(metric_values(metric, record.values[metric])))]
+    medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
+    places = [rows[["iteration", "seconds"]].median() for rows in parts]
+    return [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
 
 
 @lru_cache(maxsize=4)  # the cells of a run are in the order of its tasks
@@ -152,8 +148,8 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
         "started": run["started"],
         "suite": run["suite"]["name"],
         "profile": run.get("profile"),
-        "command": run.get("provenance", {}).get("command"),
     }
+    tags["command"] = run.get("provenance", {}).get("command")
     return {f"parvibench.{k}": without_secrets(str(v))[:MAX_TAG] for k, v in tags.items() if v} | _source(run)
 
 
@@ -208,13 +204,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def milliseconds(time: str) -> int:
     """A time in ISO's format in milliseconds since 1970."""
     return int(1000 * dt.datetime.fromisoformat(time).timestamp())
-
-
-def mlflow_status(status: Status) -> str:
-    """The nearest of MLflow's own statuses."""
-    if status is Status.INTERRUPTED:
-        return "KILLED"
-    return "FAILED" if status.failed else "FINISHED"
 
 
 def clean_name(text: str) -> str:

@@ -51,11 +51,7 @@ def connect(uri: str) -> Any:
 
 
 def experiment_page(uri: str, root: Path, suite: str) -> str:
-    """Address, after the server's, of the page of a suite's cells in a store's mirror; empty where they are not mirrored.
-
-    Raises:
-        StoreError: as of ``check_place``.
-    """
+    """Address, after the server's, of a suite's cells in a store's mirror; empty without them, errors as of ``check_place``."""
     client = connect(uri)
     if file_of(uri) == root.resolve() / "mlflow.db":
         check_place(client, root.resolve())

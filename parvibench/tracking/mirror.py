@@ -3,28 +3,19 @@
 The store is the truth; the mirror is a copy that may lag behind, be away, or be made later::
 
     experiment parvibench/<suite>
-      run <suite> <profile>, <start>   one per suite run; tag parvibench.run_id; its note: the leaderboard
-        suite.yaml run.json cells.json   cells.json: every requested cell -> its MLflow run
-        report/                          the page with its figures, when one was written
-        params   packages.*, git, hardware, determinism.*, data.* (SHA-256) ...
-        metrics  solved                    share of the tasks on which a method is indistinguishable from exact draws
-                 solved/<label>, floor_ratio/<label>, average_rank/<label>   of a method, over the tasks
-        run <task> / <label>   one per cell; tags parvibench.cell_key, .task, .label, .status ..., .unit.<metric> where it
-                               has one; of the leaderboard .result, .verdict, .marks; its note: one sentence
-          dataset  the task, with the SHA-256 of its reference
-          params   settings.*, budget.*, particles, replicates, seed ...
-          metrics  <metric>        median over replicates, step = iteration (0 of those that are measured at the end alone)
-                   floor, floor_ratio   of the primary metric: its noise floor, and its ratio to that
-                   step_size
-                   system/<metric>      seconds and other costs
+      run <suite> <profile>, <start>   one per suite run, provenance as params; its note: the leaderboard
+        suite.yaml run.json cells.json report/   cells.json: every requested cell -> its MLflow run
+        metrics  solved, and over the tasks solved/<label>, floor_ratio/<label>, average_rank/<label>
+        run <task> / <label>           one per cell, what it was run with as params; its note: one sentence
+          metrics    <metric>          median over replicates, step = iteration (0: measured at the end alone)
+                     floor, floor_ratio, step_size, system/<metric>   the last: seconds and other costs
           artifacts  cell.json curve.parquet samples.npz traceback.txt samples.png
 
-MLflow draws a chart for each metric: a cell has at most twelve besides its costs; ``cell.json`` has them all.
-Values that are not finite are left out (MLflow would store infinity as 1.8e308). The time axis of a
-metric is compute time: each point lies as many seconds after the start as its checkpoint had cost.
+MLflow draws a chart for each metric: a cell has at most twelve besides its costs. Values that are not finite are left out
+(MLflow would store infinity as 1.8e308). A point lies as many seconds after the start as its checkpoint had cost.
 
-A cell belongs to the run that first mirrored it. Later runs that reuse it link to it in their
-``cells.json``; only another outcome (a retried failure, recomputed metrics) takes its place.
+A cell belongs to the run that first mirrored it. Later runs that reuse it link to it in their ``cells.json``; only another
+outcome (a retried failure, recomputed metrics) takes its place.
 """
 
 import contextlib
@@ -61,9 +52,7 @@ _Job = Callable[[Writer], None]
 class Mirror:
     """Copies runs and cells to MLflow from a thread of its own; never raises, never delays a cell.
 
-    Args:
-        root: the store's folder; holds ``mlflow.db`` and ``artifacts/`` unless a server is named.
-        uri: tracking URI; default ``MLFLOW_TRACKING_URI``, else the SQLite file in ``root``.
+    ``uri`` is by default ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the store's folder ``root``.
     """
 
     def __init__(self, root: Path, uri: str | None = None) -> None:

@@ -12,8 +12,7 @@ from parvibench.harness.store.cell_files import read_npz
 from .content import floored
 
 _POINTS = 1000
-#: Suites with more cells have no pictures: one takes about 0.1 s.
-MOST = 100
+MOST = 100  #: Suites with more cells have no pictures: one takes about 0.1 s.
 
 
 def draw(record: CellRecord, folder: Path) -> bytes | None:

@@ -14,8 +14,7 @@ from . import content, picture
 from .archive import CELL_FILES
 from .content import Ranking, Shown
 
-#: Most entities that MLflow takes at a time.
-BATCH = {"metrics": 1000, "params": 100, "tags": 100}
+BATCH = {"metrics": 1000, "params": 100, "tags": 100}  #: Most entities that MLflow takes at a time.
 
 
 class Writer:
@@ -160,7 +159,8 @@ class Writer:
                     self._client.log_artifact(uid, str(path))
         else:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
-        self._client.set_terminated(uid, content.mlflow_status(record.status), end_time=end)
+        ended = "KILLED" if record.status is Status.INTERRUPTED else "FAILED" if record.status.failed else "FINISHED"
+        self._client.set_terminated(uid, ended, end_time=end)
         self._written[record.key] = uid
         return uid
 

@@ -21,10 +21,8 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import PredictiveData
 
-#: Times the RMSE of predicting the mean of the training responses.
-FACTOR_OF_MEAN = 10.0
-#: Times the median of the primary metric of ``initial``.
-FACTOR_OF_INITIAL = 5.0
+FACTOR_OF_MEAN = 10.0  #: Times the RMSE of predicting the mean of the training responses.
+FACTOR_OF_INITIAL = 5.0  #: Times the median of the primary metric of ``initial``.
 
 
 def rmse_limits(predictive: PredictiveData | None) -> list[float] | None:

@@ -4,10 +4,9 @@ A chain's cell is ``transient`` when, in the median over replicates,
 
     R-hat > 1.05   or   bulk ESS of the path after burn-in < n / 4,
 
-n the number of samples judged. Of few draws R-hat exceeds 1.05 by chance: a cell whose R-hat exact chains of as many draws
-exceed in more than 5% of replicates (``largest_rhat``) is ``unknown``. R-hat is rank-normalised (Vehtari et al. 2021, arXiv:1903.08008), nested where a chain
-has few kept states; networks are judged by what they predict (``metrics.chains``). A replicate without a finite R-hat
-counts as not converged.
+n the number of samples judged; ``unknown`` where exact chains of as few draws exceed its R-hat in more than 5% of replicates
+(``largest_rhat``). R-hat is rank-normalised, nested where a chain has few kept states (``metrics.chains``). A replicate
+without a finite R-hat counts as not converged.
 
 With a_r and b_r the primary metric of replicate r at the last checkpoint but one and at the last (about twice the
 budget), signed so that lower is better, a cell is ``still improving`` when
@@ -34,16 +33,12 @@ from parvibench.statistics import median_interval
 
 #: Words for a cell that a longer run would change; shown wherever the method is named.
 UNFINISHED = ("transient", "still improving")
-#: Rank-normalised R-hat above which a path has not converged.
-MAX_RHAT = 1.05
+MAX_RHAT = 1.05  #: Rank-normalised R-hat above which a path has not converged.
 #: Share of replicates of exact chains whose R-hat may be called that of a path that has not converged.
 ALPHA = 0.05
-#: Bulk ESS of the path over the number of samples judged, at least.
-ESS_SHARE = 0.25
-#: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
-LEAST_FALL = 0.05
-#: Metrics in nats.
-LOG_SCALE = ("nll",)
+ESS_SHARE = 0.25  #: Bulk ESS of the path over the number of samples judged, at least.
+LEAST_FALL = 0.05  #: Least fall between the last two checkpoints, as a share of the value; of ``nll``, in nats.
+LOG_SCALE = ("nll",)  #: Metrics in nats.
 
 
 def convergence(results: StoredRun, cell: CellRecord, metric: str) -> str:
@@ -102,13 +97,8 @@ def in_doubt(results: StoredRun, cell: CellRecord) -> bool:
 def largest_rhat(draws: int, chains: int, dim: int) -> float:
     """What the R-hat of independent normal draws exceeds with a probability of at most ``ALPHA``.
 
-    The variance between the means of chains over that within is an F variable; bulk and folded R-hat of every coordinate
-    share the level evenly.
-
-    Args:
-        draws: of a chain, 4 or more.
-        chains: their number; one is cut into two, as ``metrics.chains.rhat`` does.
-        dim: coordinates.
+    A chain has 4 ``draws`` or more; a single one is cut into two, as ``metrics.chains.rhat`` does. The variance between the
+    means of chains over that within is an F variable; bulk and folded R-hat of every coordinate share the level evenly.
     """
     level = ALPHA / (2 * dim)
     if 2 * 4 <= draws < NESTED_BELOW and chains >= NESTED_FROM:

@@ -63,11 +63,6 @@ class Account:
                 "limit the iterations, too (--budget iterations=N)"
             )
 
-    @property
-    def timed_out(self) -> bool:
-        """Whether the limit of seconds, if there is one, is reached."""
-        return self._budget.seconds is not None and self.clock.seconds >= self._budget.seconds
-
     def cost(self, step: int) -> Cost:
         """What ``step`` iterations have cost each replicate."""
         return Cost(step, self._meter.charged, self.clock.seconds / len(self._chunk.replicates), self._memory())

@@ -25,8 +25,7 @@ from parvibench.harness.store.store import Trajectories
 from parvibench.harness.suite.cells import Cell
 from parvibench.targets.starts import FITS, begin_at_fits
 
-#: Raised when a metric's values change for the same samples.
-METRICS_VERSION = 5
+METRICS_VERSION = 5  #: Raised when a metric's values change for the same samples.
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -139,8 +138,7 @@ class NotWritableError(TypeError):
 def pack(value: Any) -> bytes:
     """The bytes of nested tuples, lists and dicts of tensors (without gradients), numbers, text and None.
 
-    Raises:
-        NotWritableError: something else is in it.
+    ``NotWritableError`` where something else is in it.
     """
     for leaf in tree_leaves(value):
         if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:

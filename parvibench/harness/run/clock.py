@@ -8,8 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-#: Events stored before their times are added up, which waits for the device.
-_MAX_EVENTS = 2000
+_MAX_EVENTS = 2000  #: Events stored before their times are added up, which waits for the device.
 _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
 
@@ -43,18 +42,15 @@ class Clock:
         else:
             self._began = time.perf_counter()
 
-    def stop(self) -> None:
-        """Work ends."""
+    def stop(self, uncounted: float = 0.0) -> None:
+        """Work ends, of which so many seconds do not count."""
+        self._seconds -= uncounted
         if not self._cuda:
             self._seconds += time.perf_counter() - self._began
             return
         self._mark()
         if len(self._events) >= _MAX_EVENTS:
             self._seconds = self.seconds
-
-    def leave_out(self, seconds: float) -> None:
-        """Subtract time that does not count."""
-        self._seconds -= seconds
 
     def _mark(self) -> None:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

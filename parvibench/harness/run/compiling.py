@@ -32,8 +32,7 @@ def require_compiler(device: str) -> None:
         )
 
 
-#: A density of more is not compiled.
-_MOST_OPERATIONS = 1000
+_MOST_OPERATIONS = 1000  #: A density of more is not compiled.
 
 
 class CompiledStep:
@@ -41,10 +40,8 @@ class CompiledStep:
 
     With an own step the density alone is compiled, see ``CompiledDensity``. By ``torch.compile`` only tensor arithmetic
     is compiled; meter and streams stay plain Python. On CUDA the compiled step is a CUDA graph
-    (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies.
-
-    Attributes:
-        seconds: spent on compiling so far.
+    (``mode="reduce-overhead"``): the next call overwrites its outputs, so callers get copies. ``seconds`` were spent on
+    compiling so far.
     """
 
     def __init__(self, step: Callable[..., Any], device: str = "cpu") -> None:
@@ -100,10 +97,8 @@ class CompiledDensity:
 
     The operations on the first points are recorded and fused by PyTorch's compiler: without the guards of
     ``torch.compile``, which take longer than a small density. On CUDA their launches are one graph. Where a density
-    cannot be recorded, because values decide what is computed, or has too many operations, it stays plain.
-
-    Attributes:
-        left_plain: why it did, or an empty string.
+    cannot be recorded, because values decide what is computed, or has too many operations, it stays plain: ``left_plain``
+    says why, or is empty.
     """
 
     def __init__(self, plain: Evaluation) -> None:

@@ -69,14 +69,9 @@ class Judge:
     def add(
         self, result: ChunkResult, samples: Tensor, cost: Cost, *, last: bool, **known: Any
     ) -> Mapping[str, Tensor]:
-        """Compute the metrics of a checkpoint into a result; their values, (R,) each.
+        """Compute the metrics of a checkpoint, or of the ``last``, into a result; their values, (R,) each.
 
-        Args:
-            result: gets values and curve.
-            samples: (R, n, D) float64.
-            cost: spent so far.
-            last: whether the run ends here.
-            known: what else the ``Context`` of the samples holds.
+        ``samples`` are (R, n, D) float64, ``known`` are further fields of their ``Context``.
         """
         context = self._context(cost=cost, **known)
         with torch.inference_mode(False), torch.no_grad():
@@ -140,12 +135,8 @@ def remeasure(
             values[metric] += per_replicate.tolist()
     whole = record.values | {m: [to_json_number(x) for x in v] for m, v in values.items()}
     order = dict.fromkeys((*cell.metrics, *filter(is_reported, record.values)))
-    update = {
-        "values": {m: whole[m] for m in order if m in whole},
-        "absent": absent,
-        "judged": dict(thinned),
-        "metrics_key": metrics_key(cell),
-    }
+    update = {"values": {m: whole[m] for m in order if m in whole}, "absent": absent, "judged": dict(thinned)}
+    update["metrics_key"] = metrics_key(cell)
     return record.model_copy(update=update), _replaced(curve, cell, values)
 
 
@@ -153,13 +144,9 @@ def _replaced(curve: pd.DataFrame, cell: Cell, values: dict[str, list[float]]) -
     """The curve with the last checkpoint's rows of ``values`` put in place."""
     last = curve[curve["checkpoint"] == curve.groupby("replicate")["checkpoint"].transform("max")]
     spent = last.drop_duplicates("replicate").set_index("replicate")
+    costs = ["checkpoint", "iteration", "score_evaluations", "seconds"]
     rows = [
-        {
-            "replicate": r,
-            **spent.loc[r, ["checkpoint", "iteration", "score_evaluations", "seconds"]],
-            "metric": m,
-            "value": v,
-        }
+        {"replicate": r, **spent.loc[r, costs], "metric": m, "value": v}
         for m, per_replicate in values.items()
         for r, v in zip(cell.spec.replicates, per_replicate, strict=True)
     ]

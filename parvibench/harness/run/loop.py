@@ -28,19 +28,16 @@ from .clock import reference_seconds, reset_peak_memory
 from .compiling import CompiledStep, compile_seconds
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
-from .shared_data import Unchanged, refuse_spoilt
+from .shared_data import refuse_spoilt, unchanged
 from .stepping import Advance, Stepper, Tally, Trial, step_mode
 from .thompson import DecisionMaker
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
 CHECKPOINTS = tuple(float(s) for s in np.geomspace(0.01, 1.0, MAX_CHECKPOINTS))
-#: Budget share from which ``displacement`` is measured.
-_MARK = 0.8
+_MARK = 0.8  #: Budget share from which ``displacement`` is measured.
 _FINITE_EVERY = 64
-#: The state is inspected after every step when one takes longer than this, s.
-_SLOW_S = 1e-3
-#: Seconds between two progress reports.
-_BEAT_S = 2.0
+_SLOW_S = 1e-3  #: The state is inspected after every step when one takes longer than this, s.
+_BEAT_S = 2.0  #: Seconds between two progress reports.
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 _MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
@@ -60,11 +57,9 @@ def run_chunk(
     Replicates that stop being finite are recorded as diverged. ``notify`` is called every few seconds with
     ``iteration`` and ``share`` of the budget, at every checkpoint with ``metric`` and ``value`` besides. The state is
     saved in ``snapshot`` once a minute, and a later run of the chunk resumes from there. With ``deferred`` the metrics
-    are left to another process (``judging.judged``).
+    are left to another process (``judging.judged``). Errors as of loading the task and of its problem, and
 
     Raises:
-        DataMissingError: the task's data are not here.
-        UnsupportedError: the task lacks what the algorithm needs.
         ShapeError: the algorithm's samples are not real numbers of the expected shape.
         BudgetIgnored: the meter was changed, or a plug-in went past it.
         InputError: a plug-in changed data that cells of this process share, now or before; or a budget of score
@@ -72,7 +67,7 @@ def run_chunk(
     """
     refuse_spoilt()
     chunk = Chunk.of(cell, replicates)
-    with Unchanged(chunk) if cell.is_plugin else nullcontext():
+    with unchanged(chunk) if cell.is_plugin else nullcontext():
         return _run_loaded(chunk, notify, snapshot, deferred=deferred)
 
 
@@ -114,8 +109,7 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     if chunk.method.counted_afterwards:
         result.flag(_AFTERWARDS)
     if result.drift > _MAX_DRIFT:
-        change = f"{100 * result.drift:.0f}%"
-        result.flag(f"the machine's speed changed by {change} during the run: seconds are unreliable")
+        result.flag(f"the machine's speed changed by {result.drift:.0%} during the run: seconds are unreliable")
     return result
 
 
@@ -212,7 +206,8 @@ class _Run:
             account.require_charge(stepper.step)
             state, step = stepper.state, stepper.step
             share = account.share(step)
-            self._mark(state, step, share)
+            if self.path.unmarked and share >= _MARK:
+                self.path.mark = self.path.positions(state, step)
             reached = share if decisions is None else decisions.progress
             due = bool(pending) and reached >= pending[0]
             if self._over(state, step, share, surely=due):
@@ -225,11 +220,6 @@ class _Run:
             if save.due():
                 self._save(state, step, pending)
 
-    def _mark(self, state: Any, step: int, share: float) -> None:
-        """Note the positions from which ``displacement`` is measured, once."""
-        if self.path.unmarked and share >= _MARK:
-            self.path.mark = self.path.positions(state, step)
-
     def _until(self, step: int, pending: list[float], *, single: bool) -> tuple[int, float]:
         """The next inspection, as of ``Account.until``; after a ``single`` step."""
         if single:
@@ -241,7 +231,9 @@ class _Run:
         """Whether all replicates have diverged, examined ``surely`` or where a sum is not finite, or the time is over."""
         may_overflow = self.chunk.method.may_overflow
         doubtful = surely or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
-        return (doubtful and self._all_diverged(state, step)) or (share >= 1 and self.account.timed_out)
+        return (doubtful and self._all_diverged(state, step)) or (
+            share >= 1 and self.account.clock.seconds >= (self.chunk.cell.spec.budget.seconds or math.inf)
+        )
 
     def finish(self, stepper: Stepper) -> None:
         """Make the remaining decisions and judge the last state."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor
 
 from parvibench.core.errors import InputError
-from parvibench.core.task import Task
 
 from .chunks import Chunk
 
@@ -18,8 +18,7 @@ CHANGED_DATA = (
     "changed reference or data that cells of this process share: its results are void, and later cells are refused"
 )
 REFUSED = "not run: {cell} changed data in this process; run it in another, with --workers 1 or more"
-#: The first cell of this process that changed shared data.
-_spoilt: list[str] = []
+_spoilt: list[str] = []  #: The first cell of this process that changed shared data.
 
 
 def refuse_spoilt() -> None:
@@ -28,28 +27,23 @@ def refuse_spoilt() -> None:
         raise InputError(REFUSED.format(cell=_spoilt[0]))
 
 
-class Unchanged:
+@contextmanager
+def unchanged(chunk: Chunk) -> Iterator[None]:
     """Context in which a chunk runs; ``InputError`` on leaving it where shared data have changed."""
-
-    def __init__(self, chunk: Chunk) -> None:
-        self._chunk = chunk
-
-    def __enter__(self) -> None:
-        self._before = self._digest()
-
-    def __exit__(self, *_: object) -> None:
-        if self._digest() != self._before:
-            _spoilt.append(f"{self._chunk.cell.label} on {self._chunk.cell.task}")
+    before = _digest(chunk)
+    try:
+        yield
+    finally:
+        if _digest(chunk) != before:
+            _spoilt.append(f"{chunk.cell.label} on {chunk.cell.task}")
             raise InputError(CHANGED_DATA)
 
-    def _digest(self) -> str:
-        task: Task = self._chunk.task
-        found = hashlib.blake2b()
-        for array in _arrays(
-            (task, task.floored(), task.target(self._chunk.replicates[:1], "cpu", torch.float64)), set()
-        ):
-            found.update(np.ascontiguousarray(array).tobytes())
-        return found.hexdigest()
+
+def _digest(chunk: Chunk) -> str:
+    task, found = chunk.task, hashlib.blake2b()
+    for array in _arrays((task, task.floored(), task.target(chunk.replicates[:1], "cpu", torch.float64)), set()):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _arrays(value: Any, seen: set[int]) -> Iterator[np.ndarray]:

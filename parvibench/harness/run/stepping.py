@@ -24,11 +24,9 @@ from .recorder import PathRecorder
 from .thompson import RecentPositions
 
 Advance = Callable[..., Any]
-#: Most steps between two inspections of the state.
-BLOCK = 16
+BLOCK = 16  #: Most steps between two inspections of the state.
 _TRIAL_STEPS = 2
-#: Steps that a forecast takes, fewer when they take longer than this, s.
-_FORECAST_STEPS, _ENOUGH_S = 6, 1.0
+_FORECAST_STEPS, _ENOUGH_S = 6, 1.0  #: Steps that a forecast takes, fewer when they take longer than this, s.
 #: Reports of what a run knows so far: the last one counts, where others are averaged.
 SO_FAR = ("log_z", "log_z_se", "log_z_doubt")
 
@@ -154,8 +152,7 @@ class Stepper:
             self.ignored = True
             return False
         finally:
-            self.clock.stop()
-            self.clock.leave_out(compile_seconds(self.advance) - compiling)
+            self.clock.stop(compile_seconds(self.advance) - compiling)
             if self.recorder is not None:
                 for number, x in enumerate(positions, self.step + 1):
                     self.recorder.add(number, x)

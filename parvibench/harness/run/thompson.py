@@ -11,8 +11,7 @@ from parvibench.core.metric import Decisions
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.streams import Streams
 
-#: Shares of a budget do not add up exactly in binary.
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  #: Shares of a budget do not add up exactly in binary.
 
 
 class DecisionMaker:

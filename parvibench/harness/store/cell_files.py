@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
-#: Unpacked, of one file.
-MAX_BYTES = 2 * 2**30
+MAX_BYTES = 2 * 2**30  #: Unpacked, of one file.
 _MAX_ROWS = 20_000_000
 
 
@@ -86,11 +85,7 @@ def dense(columns: Iterable[str]) -> dict[str, Any]:
 
 
 def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
-    """All arrays of an ``.npz`` file of numbers, ``name`` in messages.
-
-    Raises:
-        StoreError: damaged, more than ``MAX_BYTES``, or arrays of anything but numbers.
-    """
+    """All arrays of an ``.npz`` file; ``StoreError`` where it is damaged, of more than ``MAX_BYTES`` or not of numbers."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -108,11 +103,7 @@ def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
 
 
 def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame:
-    """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; ``path`` in messages.
-
-    Raises:
-        StoreError: damaged, too large, other columns or types.
-    """
+    """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; errors as of ``checked_table``."""
     table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most).to_pandas()
     short = table.select_dtypes("float32").columns
     return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
@@ -129,8 +120,7 @@ def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], li
 def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:
     """These columns of a Parquet file of anybody: short texts in ``texts``, numbers in the others.
 
-    Raises:
-        StoreError: damaged, more than so many rows, other columns or types; ``path`` in messages.
+    ``StoreError``, with ``path``, for one that is damaged, or of more rows, other columns or other types.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

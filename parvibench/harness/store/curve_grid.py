@@ -15,10 +15,8 @@ from parvibench.core.errors import StoreError
 
 from .cell_files import CURVE_COLUMNS
 
-#: Most values of a cell, as many as rows are read of a curve.
-MAX_ENTRIES = 20_000_000
-#: What had been spent at a checkpoint.
-SPENT = ("iteration", "score_evaluations", "seconds")
+MAX_ENTRIES = 20_000_000  #: Most values of a cell, as many as rows are read of a curve.
+SPENT = ("iteration", "score_evaluations", "seconds")  #: What had been spent at a checkpoint.
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,14 @@ class CurveGrid:
     def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Self:
         """From the columns of a curve, long form; ``metric`` holds positions in ``names``.
 
-        Raises:
-            StoreError: few rows that name so many replicates and checkpoints that their grid would fill the memory.
+        ``StoreError`` for few rows that name so many replicates and checkpoints that their grid would fill the memory.
         """
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
         shape = (len(checkpoints), len(replicates))
         if len(names) * math.prod(shape) > MAX_ENTRIES:
-            raise StoreError(
-                f"a curve of {len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates is too large"
-            )
+            sizes = f"{len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates"
+            raise StoreError(f"a curve of {sizes} is too large")
         spent = {axis: np.full(shape, np.nan) for axis in SPENT}
         for axis in SPENT:
             spent[axis][c, r] = columns[axis]

@@ -24,11 +24,9 @@ from parvibench.core.errors import DamagedError, DiskError, InputError, StoreErr
 from parvibench.core.result import STORE_FORMAT, CellRecord
 from parvibench.data.atomic import write_atomically as write_atomically
 
-#: Most bytes of a text file, and of a snapshot.
-MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30
+MAX_TEXT, MAX_SNAPSHOT = 64 * 2**20, 8 * 2**30  #: Most bytes of a text file, and of a snapshot.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-#: Seconds between two snapshots of a chunk.
-EVERY_S = 60.0
+EVERY_S = 60.0  #: Seconds between two snapshots of a chunk.
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -75,12 +73,7 @@ def inside(path: Path, root: Path) -> Path:
 
 
 def read_text(path: Path, limit: int = MAX_TEXT) -> bytes:
-    """The bytes of a file of at most ``limit``.
-
-    Raises:
-        FileNotFoundError: no such file.
-        StoreError: it is larger, or no plain file.
-    """
+    """The bytes of a file; ``StoreError`` where it has more than ``limit`` or is no plain file."""
     try:
         plain = stat.S_ISREG(path.stat().st_mode)
     except NotADirectoryError:
@@ -107,12 +100,7 @@ def sealed(record: BaseModel, **changes: Any) -> bytes:
 
 
 def checked_json(path: Path, content: bytes) -> dict[str, Any]:
-    """What a sealed file holds.
-
-    Raises:
-        DamagedError: no JSON object, or its SHA-256 is not the one it names.
-        StoreError: a whole file of another format.
-    """
+    """The content of a sealed file; ``StoreError`` for one of another format, ``DamagedError`` where its SHA-256 is another."""
     try:
         found = from_json(content)  # refuses deep nesting and lone surrogates, which json.loads would pass on
     except ValueError as error:

@@ -1,6 +1,7 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from parvibench.core.errors import StoreError
 from parvibench.harness.suite.cells import Cell
@@ -19,21 +20,22 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
     Returns the new run and notes for the user: duplicate cells, seconds that cannot be compared. Without ``samples`` (and
     trajectories) records and curves are enough for pages, further merging and resuming, at a tenth of the space or less.
-
-    Raises:
-        StoreError: a source without a run, different suites, or a damaged or oversized file; nothing is copied then.
+    Nothing is copied, and ``StoreError`` raised, for a source without a run, different suites, or a damaged or large file.
     """
     runs = [source.run() for source in sources]
     names = {str(run.suite.get("name", "")) for run in runs}
     if len(names) > 1:
         raise StoreError(f"these are runs of different suites: {', '.join(sorted(names))}")
-    for source, run in zip(sources, runs, strict=True):
-        _check(source, run)
+    for source, run in zip(sources, runs, strict=True):  # read once: a damaged, missing or oversized file raises
+        for cell in run.cells:
+            source.find_for(cell)
+            for read in (source.samples, source.trajectories, source.curve):
+                read(cell.key)
     notes: list[str] = []
     with into.locked():
         for source, run in zip(sources, runs, strict=True):
-            for cell in dict.fromkeys(c.key for c in run.cells):
-                notes += _copy(source, into, cell, samples=samples)
+            for key in dict.fromkeys(c.key for c in run.cells):
+                notes += _copy(source, into, key, samples=samples)
         merged = into.last(_joined(runs))
         into.write_run(merged)
     records = (into.usable(cell.key) for cell in merged.cells)
@@ -44,24 +46,11 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
 
 
 def copy_run(source: Store, run: RunRecord, into: Store) -> None:
-    """Copy a run's records, and curves with seven digits, without samples, under the same id.
-
-    Raises:
-        StoreError: a damaged file.
-    """
+    """Copy a run's records, and curves with seven digits, without samples, under the same id; errors as of reading."""
     with into.locked():
         for key in dict.fromkeys(c.key for c in run.cells):
             _copy(source, into, key, samples=False, short=True)
         into.write_run(run)
-
-
-def _check(source: Store, run: RunRecord) -> None:
-    """Read every file once: a damaged, missing or oversized one raises."""
-    for cell in run.cells:
-        source.find_for(cell)
-        source.samples(cell.key)
-        source.trajectories(cell.key)
-        source.curve(cell.key)
 
 
 def _copy(source: Store, into: Store, key: str, *, samples: bool, short: bool = False) -> list[str]:
@@ -86,12 +75,9 @@ def _joined(runs: Sequence[RunRecord]) -> RunRecord:
     labels = [a.get("label") or a["name"] for a in suite.get("algorithms", ())]
     order = [(t["name"], label) for t in suite.get("tasks", ()) for label in labels]
     order += [(r["task"], r.get("label") or r["algorithm"]) for r in suite.get("rows", ())]
+    cells.sort(key=lambda c: order.index(own) if (own := (c.task, c.label)) in order else len(order))
+    times: dict[str, Any] = {"started": min(run.started for run in runs), "finished": max(run.finished for run in runs)}
+    facts = runs[0].provenance | {"merged from": [run.id for run in runs]}
     return RunRecord(
-        id=new_run_id(suite["name"]),
-        suite=suite,
-        profile=runs[0].profile,
-        cells=sorted(cells, key=lambda c: order.index(own) if (own := (c.task, c.label)) in order else len(order)),
-        provenance=runs[0].provenance | {"merged from": [run.id for run in runs]},
-        started=min(run.started for run in runs),
-        finished=max(run.finished for run in runs),
+        id=new_run_id(suite["name"]), suite=suite, profile=runs[0].profile, cells=cells, provenance=facts, **times
     )

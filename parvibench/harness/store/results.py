@@ -19,8 +19,7 @@ from parvibench.statistics import median_interval
 from .curve_grid import CurveGrid
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
-#: Metrics that mean nothing across different hardware.
-TIMED_METRICS = ("seconds", "ess_per_second")
+TIMED_METRICS = ("seconds", "ess_per_second")  #: Metrics that mean nothing across different hardware.
 
 
 _ABSENT = {
@@ -32,29 +31,20 @@ _ABSENT = {
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The cells of one run, in the requested order.
-
-    Attributes:
-        store: where they lie.
-        run: the run.
-        cells: their records, labelled as the run labels them.
-        unfinished: ``still running`` or ``not finished``; empty of a run that has ended.
-        marks: cell key -> mark of a submission's row on a board; nothing in a store sets it.
-    """
+    """The cells of one run, in the requested order."""
 
     store: Store
     run: RunRecord
-    cells: tuple[CellRecord, ...]
-    unfinished: str = ""
-    marks: Mapping[str, str] = field(default_factory=dict)
+    cells: tuple[CellRecord, ...]  #: labelled as the run labels them
+    unfinished: str = ""  #: ``still running`` or ``not finished``; empty of a run that has ended
+    marks: Mapping[str, str] = field(default_factory=dict)  #: of a board: cell key -> mark of a submission's row
     _grids: dict[tuple[str, str], CurveGrid] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Self:
-        """Read a run; the latest by default. A cell without a record counts as interrupted, one with a file changed since as damaged.
+        """Read a run, the latest by default; ``StoreError`` without such a run.
 
-        Raises:
-            StoreError: no such run.
+        A cell without a record counts as interrupted, one with a file changed since as damaged.
         """
         run = store.run(run_id)
         state = "" if run.finished else RUNNING if store.is_being_written(run.id) else STOPPED
@@ -187,8 +177,7 @@ def _record(store: Store, asked: RunCell, absent: str) -> CellRecord:
     """The stored record; one without values where there is none or it is damaged."""
     status, reason = Status.INTERRUPTED, absent
     try:
-        found = store.find_for(asked)
-        if found is not None:
+        if (found := store.find_for(asked)) is not None:
             return found
     except DamagedError as error:
         status, reason = Status.DAMAGED, f"{error}; the same command runs this cell again"
@@ -202,24 +191,16 @@ def _without_seconds(cell: CellRecord) -> CellRecord:
     return cell.model_copy(update={"values": values, "absent": cell.absent | lost, "seconds": math.nan})
 
 
+_DOCUMENTED = (
+    "task", "algorithm", "label", "status", "reason", "n_replicates", "n_diverged", "worst", "start", "tuned",
+    "iterations", "seconds", "score_evaluations",
+)  # fmt: skip
+
+
 def _cell_document(cell: CellRecord) -> dict[str, Any]:
     metrics: dict[str, Any] = {}
     for name, stored in cell.values.items():
         ends = zip(("median", "low", "high"), map(to_json_number, interval_of(cell, name)), strict=True)
         metrics[name] = dict(ends) | {"values": [v if v is not None and math.isfinite(v) else None for v in stored]}
-    return {
-        "task": cell.task,
-        "algorithm": cell.algorithm,
-        "label": cell.label,
-        "status": str(cell.status),
-        "reason": cell.reason,
-        "replicates": cell.n_replicates,
-        "n_diverged": cell.n_diverged,
-        "worst": cell.worst,
-        "start": cell.start,
-        "tuned": cell.tuned,
-        "iterations": cell.iterations,
-        "seconds": to_json_number(cell.seconds),
-        "score_evaluations": cell.score_evaluations,
-        "metrics": metrics,
-    }
+    facts = {name.replace("n_rep", "rep"): getattr(cell, name) for name in _DOCUMENTED}
+    return facts | {"status": str(cell.status), "seconds": to_json_number(cell.seconds), "metrics": metrics}

@@ -16,8 +16,7 @@ from parvibench.core.result import STORE_FORMAT, CellSpec, Specified
 
 from .files import checked_json, inside, output_place, read_text
 
-#: A writer waits so long, s, for a reader that looks whether the store is locked.
-_PROBE_S = 0.2
+_PROBE_S = 0.2  #: A writer waits so long, s, for a reader that looks whether the store is locked.
 
 
 class RunCell(BaseModel, Specified):
@@ -83,12 +82,7 @@ class RunFolder:
         self.root = Path(root)
 
     def check_writable(self) -> None:
-        """Make the folder.
-
-        Raises:
-            InputError, DiskError: it cannot be made or written.
-            StoreError: its mirror would be another file.
-        """
+        """Make the folder; ``InputError`` where it cannot be made or written, or where its mirror would be another file."""
         place = output_place(self.root, folder=True)
         if odd := re.search(r"\?|%[0-9A-Fa-f]{2}", str(self.root.resolve())):
             # In the address of its SQLite mirror they would name another file.
@@ -142,9 +136,8 @@ class RunFolder:
     def run(self, run_id: str | None = None) -> RunRecord:
         """A run by id, the latest by default; ``StoreError`` without such a run."""
         if not (ids := self.runs()):
-            raise StoreError(
-                f"{self.root}: no runs here; make one with: parvibench run --suite quick --out {self.root}"
-            )
+            command = f"parvibench run --suite quick --out {self.root}"
+            raise StoreError(f"{self.root}: no runs here; make one with: {command}")
         if run_id is None:
             run_id = max(ids, key=self._place)
         if run_id not in ids:
@@ -152,9 +145,8 @@ class RunFolder:
         try:
             return RunRecord.model_validate(self._peek(run_id))
         except ValidationError as error:
-            raise DamagedError(
-                f"{self.root}/runs/{run_id}.json: not a run record ({error.error_count()} problems)"
-            ) from None
+            place = f"{self.root}/runs/{run_id}.json"
+            raise DamagedError(f"{place}: not a run record ({error.error_count()} problems)") from None
 
     def last(self, run: RunRecord) -> RunRecord:
         """A new run; where the clock was set back, with a start one second after that of the store's latest run."""

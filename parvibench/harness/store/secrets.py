@@ -6,8 +6,7 @@ from urllib.parse import unquote
 #: An address in a text; a password may hold any character that is no white space. Scheme and names below have bounds, as
 #: patterns without one take seconds on an answer of 100 kB.
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]{0,40}://[^\s\"'<>]*")
-#: Parts of a password that are shorter could be any word's.
-_SHORTEST = 3
+_SHORTEST = 3  #: Parts of a password that are shorter could be any word's.
 _PATTERNS = (
     (re.compile(r"(?i)([\w-]{0,40}(?:token|password|passwd|secret|api[_-]?key)\s*[=:]\s*)[^\s&;]+"), r"\1***"),
     (re.compile(r"(?i)(--(?:token|password|secret|api[_-]?key)\s+)\S+"), r"\1***"),

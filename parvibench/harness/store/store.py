@@ -110,9 +110,8 @@ class Store(RunFolder):
             content = read_text(path)
         except FileNotFoundError:
             if path.parent.with_name(f".old-{key}").exists() or path.exists():  # put in place meanwhile
-                raise DamagedError(
-                    f"{path}: damaged (missing: its writer was stopped; the next run mends it)"
-                ) from None
+                how = "missing: its writer was stopped; the next run mends it"
+                raise DamagedError(f"{path}: damaged ({how})") from None
             return None
         record = parse_cell(path, content)
         if record.key != key:
@@ -207,11 +206,7 @@ class Store(RunFolder):
         samples: NDArray[np.floating] | None = None,
         trajectories: Trajectories | None = None,
     ) -> None:
-        """Put a cell in place as a whole: written aside, flushed, renamed.
-
-        Raises:
-            DiskError: the disk is full or cannot be written; the cell that was there remains.
-        """
+        """Put a cell in place as a whole: written aside, flushed, renamed; after a ``DiskError`` the old one remains."""
         final = self.folder(record.key)
         with self._writing():
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -232,11 +227,7 @@ class Store(RunFolder):
                 raise
 
     def write_run(self, run: RunRecord) -> None:
-        """Write the list of a run's cells, with the SHA-256 of every ``cell.json``.
-
-        Raises:
-            DiskError: the disk is full or cannot be written.
-        """
+        """Write the list of a run's cells, with the SHA-256 of every ``cell.json``; ``DiskError`` where that fails."""
         cells = [c.model_copy(update={"sha256": self.digest(c.key)}) for c in run.cells]
         content = sealed(run.model_copy(update={"cells": cells}))
         with self._writing():

@@ -118,12 +118,11 @@ def expand(
 
     ``settings`` are overrides per algorithm name or label (``--set``), ``objects`` tasks and algorithms to use for
     these names of the suite. Anchors are never compiled, host-bound algorithms by their own ``compiled_step`` alone.
-
-    Raises:
-        InputError: overrides that fit nothing, invalid settings, more samples than particles, a task object that
-            bears another's name.
+    ``InputError`` for overrides that fit nothing, and as of ``protocol`` and ``registry.adopt``.
     """
-    overrides = _known_methods(settings or {}, suite)
+    overrides, known = settings or {}, {n for _, a in suite.pairs for n in (a.name, a.display)}
+    for name in [n for n in overrides if n not in known]:
+        raise UnknownNameError("algorithm of this suite", name, known)
     by_name: dict[str, Any] = {o.name: o for o in objects}
     for task in (o for o in objects if isinstance(o, Task)):
         registry.adopt(task)
@@ -142,35 +141,17 @@ def expand(
             values, tuned, effective[task.name] = protocol.matched(method, values, tuned, effective.get(task.name))
         preset = given.get("preset")
         rest = protocol.protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
-        rest["compiled"] = compiled and _compiles(method)
+        compiles = method.kind != "anchor" and (not method.host_bound or method.compiled_step() is not None)
+        rest["compiled"] = compiled and compiles
         own = "" if task.name in registry.tasks() else registry.place_of(task)
-        cell = Cell(
+        spec, metrics = (
             _spec(suite, task, method, task_entry, entry.name, **rest),
-            entry.display,
             protocol.metrics_of(suite, task, entry),
-            tuned,
-            untuned,
-            protocol.notes_on(preset, task.name),
-            objects=(by_name.get(task_entry.name), by_name.get(entry.name)),
-            loaded=(task, method),
-            place=own,
-            references=str(OWN_REFERENCES.resolve()) if own else "",
         )
-        cells.append(cell)
+        notes, references = protocol.notes_on(preset, task.name), str(OWN_REFERENCES.resolve()) if own else ""
+        named = by_name.get(task_entry.name), by_name.get(entry.name)
+        cells.append(Cell(spec, entry.display, metrics, tuned, untuned, notes, named, (task, method), own, references))
     return cells
-
-
-def _known_methods(overrides: Mapping[str, Mapping[str, Any]], suite: Suite) -> Mapping[str, Mapping[str, Any]]:
-    """The overrides; ``UnknownNameError`` for a name that is neither a method nor a label of the suite."""
-    known = {n for _, a in suite.pairs for n in (a.name, a.display)}
-    for name in overrides:
-        if name not in known:
-            raise UnknownNameError("algorithm of this suite", name, known)
-    return overrides
-
-
-def _compiles(method: Method) -> bool:
-    return method.kind != "anchor" and (not method.host_bound or method.compiled_step() is not None)
 
 
 def _spec(suite: Suite, task: Task, method: Method, entry: TaskEntry, name: str, **rest: Any) -> CellSpec:
@@ -178,18 +159,10 @@ def _spec(suite: Suite, task: Task, method: Method, entry: TaskEntry, name: str,
     replicates = tuple(range(entry.splits or suite.replicates))
     width = chunk_width(task, method, rest["particles"], len(replicates), rest["device"])
     return CellSpec(
-        task=task.name,
-        task_version=task.version,
-        algorithm=name,
-        algorithm_version=method.version,
-        source=plugin_source(task, method),
-        replicates=replicates,
-        seed=suite.seed,
-        chunk=min(width, suite.chunk or width),
-        dtype=suite.dtype,
-        contexts=task.rows if isinstance(task, SequentialTask) else None,
-        **rest,
-    )
+        task=task.name, task_version=task.version, algorithm=name, algorithm_version=method.version,
+        source=plugin_source(task, method), replicates=replicates, seed=suite.seed, dtype=suite.dtype,
+        chunk=min(width, suite.chunk or width), contexts=task.rows if isinstance(task, SequentialTask) else None, **rest,
+    )  # fmt: skip
 
 
 def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, device: str) -> int:

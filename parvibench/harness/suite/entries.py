@@ -41,10 +41,7 @@ class TaskEntry(Strict):
 
 #: Part of a chain's path that is dropped: a share of the run below 1, else iterations.
 BurnIn = Annotated[float, Field(ge=0, lt=1e9)]
-#: Iterations between two recorded states of a chain.
-Thinning = Annotated[int, Field(ge=1, le=1_000_000)]
-
-
+Thinning = Annotated[int, Field(ge=1, le=1_000_000)]  #: Iterations between two recorded states of a chain.
 #: Iterations between two checkpoints, or all of them; the end of the run is one in any case.
 Checkpoints = Annotated[
     Annotated[int, Field(gt=0)] | tuple[Annotated[int, Field(gt=0)], ...], BeforeValidator(as_tuple)
@@ -145,8 +142,7 @@ class Row(Entry):
 
 #: Ends of a log grid.
 Ends = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
-#: Units of step sizes, see ``grids.step_unit``.
-Unit = Literal["x^2", "x", "rate"]
+Unit = Literal["x^2", "x", "rate"]  #: Units of step sizes, see ``grids.step_unit``.
 UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 
 

@@ -13,8 +13,7 @@ from parvibench.core.algorithm import Method
 from .cells import Cell
 from .entries import TuneSpec
 
-#: Values by which a grid grows beyond an end.
-ADDED = 2
+ADDED = 2  #: Values by which a grid grows beyond an end.
 
 
 @dataclass

@@ -20,8 +20,7 @@ Allowed = Collection[str] | Literal["beside"]
 def plugin_place(name: str, folder: Path, allowed: Allowed) -> str:
     """The place behind a task's or algorithm's name in a suite of ``folder``, as it is loaded from this directory.
 
-    Raises:
-        InputError: a file that is not allowed, not there, or not in the folder; a module that is no module's name.
+    ``InputError`` for a file that is not allowed, not there, or not in the folder, and for what is no module's name.
     """
     if not (registry.is_place(name) or ":" in name) or name in registry.algorithms():
         return name

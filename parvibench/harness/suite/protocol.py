@@ -13,8 +13,7 @@ from parvibench.core.task import Task
 from .entries import AlgorithmEntry, Row
 from .suite import Suite
 
-#: Limit of an entry's checkpoints.
-MAX_CHECKPOINTS = 1000
+MAX_CHECKPOINTS = 1000  #: Limit of an entry's checkpoints.
 
 
 def metrics_of(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:
@@ -79,7 +78,11 @@ def protocol_of(
         chosen |= {"burn_in": 0.0, "thinning": 1}
     # scores_per_particle is the same number of scored rows for all methods: mini-batch units of the task.
     chosen["budget"] = chosen["budget"].resolve(shared, task.batch_share())
-    _require_particles(entry, algorithm, chosen["particles"])
+    followed, particles = entry.trajectories, chosen["particles"]
+    if followed and algorithm.kind not in ("particles", "chains"):
+        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
+    if followed > particles:
+        raise InputError(f"trajectories of {entry.display}: {followed} are more than its {particles} particles")
     return chosen | {"checkpoints": _checkpoints(entry, algorithm, chosen), "trajectories": entry.trajectories}
 
 
@@ -95,15 +98,6 @@ def _sizes(cell: str, algorithm: Method, particles: int, samples: int) -> dict[s
             "judged (--samples, samples: of its entry)"
         )
     return {"particles": particles, "samples": samples}
-
-
-def _require_particles(entry: AlgorithmEntry | Row, algorithm: Method, particles: int) -> None:
-    """Raise ``InputError`` where an entry stores trajectories of particles that its method does not have."""
-    followed = entry.trajectories
-    if followed and algorithm.kind not in ("particles", "chains"):
-        raise InputError(f"trajectories of {entry.display}: a method of kind {algorithm.kind} moves no particles")
-    if followed > particles:
-        raise InputError(f"trajectories of {entry.display}: {followed} are more than its {particles} particles")
 
 
 def _checkpoints(entry: AlgorithmEntry | Row, algorithm: Method, protocol: Mapping[str, Any]) -> tuple[int, ...]:

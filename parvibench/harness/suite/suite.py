@@ -136,9 +136,7 @@ def _require_distinct(tasks: Entries, algorithms: Methods, rows: Rows) -> None:
 def load_suite(name: str, allowed: Allowed = ()) -> Suite:
     """A shipped suite by name, or a suite file by path (ending in .yaml or .yml) with the file plug-ins ``allowed``.
 
-    Raises:
-        UnknownNameError: no shipped suite of that name.
-        SuiteError: the file is malformed; the message gives line and key path of every problem.
+    ``UnknownNameError`` for another name, ``SuiteError`` with line and key path of every problem for a malformed file.
     """
     if name.endswith((".yaml", ".yml")) or "/" in name:
         path = Path(name)

@@ -65,8 +65,7 @@ def _some(names: Collection[str]) -> str:
 def suite_text(path: Path, source: str, profile: str | None) -> str:
     """Text of the suite file for the chosen values: its own, or ``source`` where the file is new or empty.
 
-    Raises:
-        InputError: a file that cannot be written, is no suite file, or lacks the profile.
+    ``InputError`` where it cannot be written, is no suite file, or lacks the profile.
     """
     place = output_place(path)
     try:

@@ -12,9 +12,8 @@ The procedure, the same for every (task, method) of a suite:
    posterior's mode, say, do so the sooner the larger the step), and while it is at the end of its grid the next one
    beyond, at most ``FURTHER`` (4) times.
 
-Tuning replicates have ids of their own, hence their own streams. Where a task has test rows, they are trained on four
-fifths of a benchmark split's training rows and judged by the last fifth (``data.splits``). A target without test rows is
-tuned against its reference. A method that is never measured on a task gets no value there.
+Tuning replicates have ids and streams of their own. Where a task has test rows, they are trained on four fifths of a
+split's training rows and judged by the last fifth (``data.splits``); a target without is tuned against its reference.
 """
 
 from collections import defaultdict
@@ -39,8 +38,7 @@ from .suite import Suite
 
 #: Times that a grid grows beyond an end, and best values of a method that run for the whole horizon.
 EXTENSIONS, FINALISTS = 2, 2
-#: Budget of the first runs, as a share of the suite's.
-SHARE = 0.25
+SHARE = 0.25  #: Budget of the first runs, as a share of the suite's.
 #: Times that another value is run for the whole horizon: the best one has become worse by then, or is at an end.
 FURTHER = 4
 _MEASURED = (Status.OK, Status.DIVERGED)
@@ -68,19 +66,12 @@ class Tuner:
         self._grids: dict[tuple[str, str], list[Grid]] = {}
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
-        for cell in self._expanded():
-            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
-            if (
-                "step_size" in cell.settings
-                and cell.untuned
-                and cell.label not in followers
-                and not cell.missing_needs()
-            ):
-                self._grids[cell.task, cell.label] = list(grids_of(self.spec, cell))
-
-    def _expanded(self) -> list[Cell]:
         suite = self.suite.model_copy(update={"tuned": None})
-        return expand(suite, device=self.device, settings=self.settings, objects=self.objects)
+        for cell in expand(suite, device=self.device, settings=self.settings, objects=self.objects):
+            self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
+            own = cell.untuned and cell.label not in followers and "step_size" in cell.settings
+            if own and not cell.missing_needs():
+                self._grids[cell.task, cell.label] = list(grids_of(self.spec, cell))
 
     @property
     def _all_grids(self) -> list[Grid]:
@@ -144,7 +135,7 @@ class Tuner:
             names = {g.named(s): (g, s) for g in grids for s in g.steps}
             tried = [(decided[n], *names[n]) for n in names if n in decided]
             if not tried:
-                self.left_out[f"{task}/{label}"] = _why(records, last, names)
+                self.left_out[f"{task}/{label}"] = _why([r for p in (last, records) for n in names if (r := p.get(n))])
                 continue
             _, best, step = min(tried, key=lambda t: (t[0], t[2]))
             steps[task][label] = step
@@ -156,14 +147,11 @@ class Tuner:
                 at_edge.append(f"{task}/{label}")
             runs = [r for part in (records, last) for n in names if (r := part.get(n))]
             spent[task][label] = round(sum(r.score_evaluations * r.n_replicates for r in runs), 1)
+        by_unit = {unit: grid(self.spec, unit) for unit in self.spec.units()}
         return Tuned(
-            step_size=dict(steps),
-            settings=dict(settings),
-            at_edge=sorted(at_edge),
-            score_evaluations=dict(spent),
-            grid={unit: grid(self.spec, unit) for unit in self.spec.units()} or [],
-            replicates=self.spec.replicates,
-        )
+            step_size=dict(steps), settings=dict(settings), at_edge=sorted(at_edge), score_evaluations=dict(spent),
+            grid=by_unit or [], replicates=self.spec.replicates,
+        )  # fmt: skip
 
     def _scores(self, records: Mapping[str, CellRecord]) -> dict[str, float]:
         """Median of the primary metric of what was measured, lower is better; a diverged cell counts as worst."""
@@ -205,9 +193,6 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
     )
 
 
-def _why(records: dict[str, CellRecord], last: dict[str, CellRecord], names: Sequence[str] | dict[str, Any]) -> str:
-    for part in (last, records):
-        for name in names:
-            if (record := part.get(name)) is not None and record.status not in _MEASURED:
-                return f"{record.status}: {record.reason or 'no reason recorded'}"
-    return "not measured"
+def _why(records: Sequence[CellRecord]) -> str:
+    lost = (f"{r.status}: {r.reason or 'no reason recorded'}" for r in records if r.status not in _MEASURED)
+    return next(lost, "not measured")

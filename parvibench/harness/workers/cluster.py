@@ -45,10 +45,7 @@ class Cluster:
 
     ``local`` starts Ray on this machine, else ``address`` is a cluster's, or ``auto``. At most ``count`` jobs at a time
     (0: as many as the cluster takes), each within ``timeout`` s of wall-clock time, ``memory`` MiB with all it starts,
-    and on a share ``gpus`` of a GPU (0: on CPUs).
-
-    Raises:
-        InputError: Ray is not installed.
+    and on a share ``gpus`` of a GPU (0: on CPUs). ``InputError`` where Ray is not installed.
     """
 
     def __init__(self, address: str, count: int, timeout: float, memory: float | None, gpus: float) -> None:
@@ -61,8 +58,7 @@ class Cluster:
     def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
         """Outcomes as they come in, without reports of progress; on leaving early everything on the cluster is cancelled.
 
-        Raises:
-            InputError: the cluster cannot be reached, or a job cannot travel.
+        ``InputError`` where the cluster cannot be reached, or a job cannot travel.
         """
         ray = _ray()
         for job in jobs:
@@ -104,16 +100,13 @@ class Cluster:
 
     def _parcel(self, job: ChunkJob) -> Parcel:
         cell = job.cell
-        files = [
-            Path(p) for p in (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0]) if p.endswith(".py")
-        ]
+        places = (cell.algorithm.rpartition(":")[0], cell.place.rpartition(":")[0])
+        files = [Path(place) for place in places if place.endswith(".py")]
         home = home_of(cell.task) if cell.place else None
-        names = [
-            f"{cell.task}.json",
-            f"{cell.task}.npz",
-            *(p.name for p in Path(str(home)).glob(f"{cell.task}.floors-*")),
-        ]
-        kept = [Path(str(home / name)) for name in names] if home is not None else []
+        kept = []
+        if home is not None:
+            folder = Path(str(home))
+            kept = [folder / f"{cell.task}.json", folder / f"{cell.task}.npz", *folder.glob(f"{cell.task}.floors-*")]
         try:
             plugins = {str(path): path.read_bytes() for path in files}
             references = {path.name: path.read_bytes() for path in kept}

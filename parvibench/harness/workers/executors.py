@@ -27,8 +27,7 @@ T = TypeVar("T")
 #: News of a running job: iteration, share of the budget; at checkpoints a metric and its value.
 News = dict[str, Any]
 Notify = Callable[[News], None]
-#: Called with the number of a job and its news.
-OnProgress = Callable[[int, News], None]
+OnProgress = Callable[[int, News], None]  #: Called with the number of a job and its news.
 
 
 class Job(ABC, Generic[T]):
@@ -70,10 +69,9 @@ def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
         return Outcome(job.run(notify))
     except KeyboardInterrupt:
         raise
-    except DataMissingError as error:
-        return Outcome(None, Status.SKIPPED, printable(str(error)))
-    except UnsupportedError as error:
-        return Outcome(None, Status.UNSUPPORTED, printable(str(error)))
+    except (DataMissingError, UnsupportedError) as error:
+        status = Status.SKIPPED if isinstance(error, DataMissingError) else Status.UNSUPPORTED
+        return Outcome(None, status, printable(str(error)))
     except InputError as error:
         return Outcome(None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included

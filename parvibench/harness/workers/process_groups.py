@@ -22,8 +22,7 @@ from pathlib import Path
 
 import psutil
 
-#: A worker that its driver has not ended at the time limit ends itself so much later, s.
-_GRACE_S = 60.0
+_GRACE_S = 60.0  #: A worker that its driver has not ended at the time limit ends itself so much later, s.
 #: Looks at all processes for those that hold a log: what forks faster than that is beyond our means.
 _MOST_LOOKS = 200
 

@@ -31,8 +31,7 @@ PRELOAD = [
 ]  # fmt: skip
 _THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _POLL_S = 0.25
-#: Share of the machine's memory that all workers together may hold.
-_MEMORY_SHARE = 0.8
+_MEMORY_SHARE = 0.8  #: Share of the machine's memory that all workers together may hold.
 _MAX_LOG, _TAIL = 8 * 2**20, 4000
 
 
@@ -106,10 +105,8 @@ class Workers:
                     "machine's memory (try fewer --workers)"
                 )
             elif time.monotonic() - worker.started > self._timeout:
-                status = Status.TIMEOUT
-                reason = (
-                    f"no result within {self._timeout:g} s of wall-clock time (raise it with --timeout); {worker.heard}"
-                )
+                status, limit = Status.TIMEOUT, f"{self._timeout:g} s of wall-clock time"
+                reason = f"no result within {limit} (raise it with --timeout); {worker.heard}"
             else:
                 continue
             outcomes[worker] = Outcome(None, status, reason)
