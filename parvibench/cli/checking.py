@@ -107,7 +107,7 @@ def calibrate(
     ],
     setting: shared.Settings = None,
     simulator: Annotated[Path | None, Option(exists=True, dir_okay=False, help="Of a Stan program: a second one without parameters, whose generated quantities draw parameters and data by their names.")] = None,
-    sets: Annotated[int, Option(min=10, help="Most data sets; fewer are drawn where the ranks are plain.")] = 500,
+    sets: Annotated[int, Option(min=10, help="Most data sets; fewer, but at least 40, are drawn where the ranks are plain.")] = 500,
     level: Annotated[float, Option(min=1e-6, max=0.5, help="Probability of a false alarm of the whole run.")] = 0.01,
     chains: Annotated[int, Option(min=1, help="Chains or particles per data set.")] = 4,
     evaluations: Annotated[int, Option(min=1, help="Score evaluations of a chain; half of its path is warm-up.")] = 2000,

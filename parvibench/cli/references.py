@@ -137,7 +137,7 @@ def reference_floors(
     metric: Annotated[list[str] | None, Option(help="Metric (repeatable). Default: all.", autocompletion=names_of("metric"))] = None,
     folder: Annotated[Path | None, Option(help="Folder of the references. Default: the installed package.")] = None,
 ) -> None:  # fmt: skip
-    """Simulate the noise floors that shipped references lack, for a new metric or sample size. The draws stay."""
+    """Simulate the noise floors that references lack, for a new metric or sample size. The draws stay."""
     from parvibench.api.certify import complete_floors
 
     with progress() as show:

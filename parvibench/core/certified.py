@@ -38,19 +38,25 @@ def verified(name: str, folder: Traversable | None = None) -> Certificate | None
     ``folder``: the only one to search.
 
     Raises:
-        InputError: the arrays do not match the hash in the certificate.
+        InputError: the certificate is damaged, or the arrays do not match the hash in it.
     """
     folder = folder or home_of(name)
     if folder is None or not (folder / f"{name}.json").is_file():
         return None
-    facts = json.loads((folder / f"{name}.json").read_text())
+    again = f"Reinstall the package, or build the reference again: parvibench reference build {name} (file.py:OBJECT if unregistered)"
+    try:
+        facts = json.loads((folder / f"{name}.json").read_text())
+        expected = facts["sha256"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{folder / f'{name}.json'}: damaged, or not the certificate of a reference\n{again}"
+        ) from None
     file = folder / f"{name}.npz"
     content = file.read_bytes() if file.is_file() else b""
     actual = hashlib.sha256(content).hexdigest()
-    if actual != facts["sha256"]:
+    if actual != expected:
         raise InputError(
             f"{file}: the reference draws do not match their certificate\n"
-            f"expected sha256 {facts['sha256']}, found {actual}.\n"
-            "Reinstall the package, or rebuild with: parvibench reference build " + name
+            f"expected sha256 {expected}, found {actual}.\n{again}"
         )
     return Certificate(facts, content)

@@ -267,6 +267,6 @@ def load_pool(name: str, certificate: Mapping[str, Any], folder: Traversable | N
     if hashlib.sha256(content).hexdigest() != certificate["pool"]["sha256"]:
         raise InputError(
             f"{file}: missing, or not the draws of the certificate, from which noise floors are simulated; "
-            f"build the reference again: parvibench reference build"
+            "build the reference again: parvibench reference build file.py:OBJECT"
         )
     return torch.from_numpy(np.load(BytesIO(content), allow_pickle=False).astype(np.float64))

@@ -223,6 +223,11 @@ def test_three_functions_from_python_with_resume_picture_and_document(tmp_path: 
     again: Any = pb.calibrate(Line, Exact(), sets=40, batch=10, out=tmp_path)
     whole: Any = pb.calibrate(Line, Exact(), sets=40, batch=10)
     assert right.right
+    assert (right.ranks.tried, again.ranks.tried, whole.ranks.tried) == (
+        20,
+        40,
+        40,
+    )  # so few show nothing before their end
     assert again.ranks.u[: len(right.ranks.u)] == right.ranks.u
     n = min(len(again.ranks.u), len(whole.ranks.u))
     np.testing.assert_allclose(np.array(again.ranks.z)[:n].mean(0), np.array(whole.ranks.z)[:n].mean(0), atol=0.3)

@@ -129,6 +129,25 @@ def test_floors_that_do_not_fit_are_simulated_again(what: str) -> None:
     assert np.array_equal(with_floors(TASK, TASK.reference(), 50).floors["ksd"][50], right)
 
 
+def test_a_reference_with_later_floors_passes_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_floors, "FEWEST", 200)
+    built()
+    with_floors(TASK, TASK.reference(), 50)
+    assert sizes(load_reference("later"), "ksd") == [50, 100]
+    assert [check.found for check in verify(TASK) if check.name == "floors" and not check.passed] == []
+
+
+@pytest.mark.parametrize("content", ["", '{"rows": 5', "[]", '{"rows": 500}'])
+def test_a_damaged_certificate_is_refused_and_built_again(content: str) -> None:
+    certificate = built()
+    certificate.write_text(content)
+    with pytest.raises(InputError, match=r"later\.json: damaged.*\n.*parvibench reference build later"):
+        pb.evaluate(draw(50, Generator().manual_seed(3)), task=TASK)
+    assert [(check.name, check.passed) for check in verify(TASK)] == [("files", False)]
+    built()
+    assert pb.evaluate(draw(100, Generator().manual_seed(3)), task=TASK)["n_judged"] == 100
+
+
 def test_another_build_has_no_floors_of_the_one_before() -> None:
     built()
     with_floors(TASK, TASK.reference(), 50)

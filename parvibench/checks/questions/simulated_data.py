@@ -8,7 +8,7 @@ least: chains with an effective size well below 40 have not explored the posteri
 
 Of the normal scores s = Phi^-1(u) of n data sets, three tests per function: mean(s) sqrt(n) is normal (a shift), sum s^2 chi-square of n (a width), and the
 distance of Kolmogorov and Smirnov of u (any shape). After each of ``LOOKS`` data sets p-values are multiplied by the numbers of tests and of looks: a
-false alarm in at most ``level`` of all runs. From the second look on a run ends where the smallest, times the number of tests, exceeds ``PLAIN``.
+false alarm in at most ``level`` of all runs. After ``FEWEST`` data sets a run ends where the smallest, times the number of tests, exceeds ``PLAIN``.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from parvibench.targets.generative import Drawn, Generative
 LOOKS = (0.1, 0.2, 0.4, 0.7, 1.0)
 #: Family p-value above which no more data sets are drawn.
 PLAIN = 0.9
+#: Data sets below which that shows little: two would do.
+FEWEST = 40
 #: Look up to which a run whose faults name no coordinate goes on.
 NAMING = 2
 #: Draws that a rank is taken among, at most and at least; states of a path that are looked at.
@@ -191,7 +193,12 @@ def calibrate(
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
         named = any(ranks.names.index(fault.name) < ranks.names.index("log density") for fault in faults)
-        if named or (faults and number >= NAMING) or ranks.lost > LOST * plan.sets or (number and plain and not faults):
+        if (
+            named
+            or (faults and number >= NAMING)
+            or ranks.lost > LOST * plan.sets
+            or (ranks.tried >= FEWEST and plain and not faults)
+        ):
             break
     return Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults)
 
