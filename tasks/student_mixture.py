@@ -28,12 +28,12 @@ def centres() -> Tensor:
     return _HALF_WIDTH * (2 * numbers.double() - 1)
 
 
-def _density(x: Tensor) -> tuple[Tensor, Tensor]:
+def _density(x: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Normalised log density, t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2) in every coordinate, and score.
 
     Components are next to the points: (R, K, N, D) temporaries.
     """
-    apart = x.unsqueeze(-3) - centres().to(x).unsqueeze(-2)
+    apart = x.unsqueeze(-3) - centres.unsqueeze(-2)
     square = 1 + 0.5 * apart**2
     terms = -1.5 * square.log().sum(-1)
     shares = terms.softmax(-2).unsqueeze(-1)
@@ -60,5 +60,6 @@ STUDENT_MIXTURE_50D = FormulaTask(
     start=Normal(sd=_HALF_WIDTH),
     facts=Facts(infinite_moments=True, log_z=0.0),
     formula=_density,
+    constants=lambda: (centres(),),
     draws=_draws,
 )

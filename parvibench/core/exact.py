@@ -69,13 +69,16 @@ class ExactTask(Task):
 class FormulaTask(ExactTask):
     """A density that is a formula, the same for all replicates, with its exact draws."""
 
-    formula: Callable[[Tensor], tuple[Tensor, Tensor]]  #: log density (R, N) in nats and score of states (R, N, D)
+    formula: Callable[
+        ..., tuple[Tensor, Tensor]
+    ]  #: log density (R, N) in nats and score of states (R, N, D), given constants
+    constants: Callable[[], tuple[Tensor, ...]] = tuple  #: of the formula, float64; copied to the device once a target
     draws: Callable[[int, Generator], Tensor]  #: independent exact draws, (n, D) float64
     jax: InJax | None = None  #: the same in JAX, up to a constant
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The density."""
-        return _OfFormula(self)
+        return _OfFormula(self, [c.to(device, dtype) for c in self.constants()])
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
@@ -83,11 +86,11 @@ class FormulaTask(ExactTask):
 
 
 class _OfFormula(JointTarget):
-    def __init__(self, task: FormulaTask) -> None:
-        self.dim, self._task = task.dim, task
+    def __init__(self, task: FormulaTask, constants: Sequence[Tensor]) -> None:
+        self.dim, self._task, self._constants = task.dim, task, constants
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self._task.formula(x)
+        return self._task.formula(x, *self._constants)
 
     def in_jax(self) -> InJax | None:
         return self._task.jax

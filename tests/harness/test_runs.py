@@ -38,7 +38,7 @@ def test_a_replicate_that_reports_no_acceptance_has_none() -> None:
     (cell,) = expand(suite(algorithms=["mala"]))
     whole, part = (run_chunk(cell, ids) for ids in cell.chunks)
     del part.values["acceptance"]
-    record = finished(cell, [Outcome(whole), Outcome(part)]).record
+    record, *_ = finished(cell, [Outcome(whole), Outcome(part)])
     given = whole.values["acceptance"]
     assert record.values["acceptance"] == [*given, *[None] * (3 - len(given))]
     assert None not in record.values["sliced_w2"]

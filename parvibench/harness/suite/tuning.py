@@ -147,7 +147,7 @@ class Tuner:
                 at_edge.append(f"{task}/{label}")
             runs = [r for part in (records, last) for n in names if (r := part.get(n))]
             spent[task][label] = round(sum(r.score_evaluations * r.n_replicates for r in runs), 1)
-        by_unit = {unit: grid(self.spec, unit) for unit in self.spec.units()}
+        by_unit: dict[str, list[float]] = {unit: grid(self.spec, unit) for unit in self.spec.units()}
         return Tuned(
             step_size=dict(steps), settings=dict(settings), at_edge=sorted(at_edge), score_evaluations=dict(spent),
             grid=by_unit or [], replicates=self.spec.replicates,

@@ -16,7 +16,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from parvibench.api.report import load, loaded
-from parvibench.reporting.page.report_files import drawn
+from parvibench.reporting.page.report import drawings as drawings_of
 
 from .paper_words import words
 
@@ -67,7 +67,7 @@ def keep(stores: Sequence[Path], folder: Path) -> None:
     """Draw what the stores hold; of a drawing of several each says whose it is."""
     folder.mkdir(parents=True, exist_ok=True)
     for store in stores:
-        drawings = drawn(loaded(load(store)))
+        drawings = {drawing.name: drawing for drawing in drawings_of(loaded(load(store)))}
         for drawing in (drawings[name] for named in DRAWN.values() for name in named if name in drawings):
             for i, picture in enumerate(drawing.pictures, 1):
                 number = f"-{i}" if len(drawing.pictures) > 1 else ""
