@@ -136,6 +136,13 @@ def record(
     return (made, None) if old is None else replaced(old, made)
 
 
+def formats() -> Any:
+    """The writers of an outcome: ``lines`` and ``document``, each of ``Findings``."""
+    from parvibench.checks import output
+
+    return output
+
+
 def calibrate(
     model: Any,
     algorithm: str | Algorithm | type[Algorithm],

@@ -160,8 +160,7 @@ def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> st
 
 def _write(findings: api.Findings, as_json: bool) -> int:
     """Write the outcome as text or JSON; the exit code."""
-    from parvibench.checks import output
-
+    output = api.formats()
     if as_json:
         shared.print_json(output.document(findings))
     else:
