@@ -5,12 +5,15 @@ Seeds are fixed.
 """
 
 import math
+import os
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from few import needs_data
 from scipy import integrate, stats
 from task_laws import assert_score_is_gradient, draws, moment_z_scores, stein_z_scores, z_scores
 from torch.distributions import (
@@ -25,7 +28,7 @@ from torch.distributions import (
 
 from parvibench.core.algorithm import take_steps
 from parvibench.core.registry import load_algorithm, load_task
-from parvibench.data.fetch import fetch
+from parvibench.data.fetch import FOLDER_VARIABLE, fetch
 from parvibench.tasks.student_mixture import centres
 
 EXACT = [
@@ -39,7 +42,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("name", [*EXACT, "cox-process-1600", "pines-900"])
+@pytest.mark.parametrize("name", [*EXACT, "cox-process-1600", pytest.param("pines-900", marks=needs_data("pines-900"))])
 def test_score_is_the_differentiable_gradient(name: str) -> None:
     task = load_task(name)
     x = task.problem(2, seed=1, dtype=torch.float64, particles=5).init()
@@ -212,6 +215,10 @@ def test_cox_process_is_pytorchs() -> None:
     assert counts.sum() == 111
 
 
+@pytest.mark.skipif(
+    not (Path(os.environ.get(FOLDER_VARIABLE, "nowhere")) / "finpines").is_dir(),
+    reason=f"needs finpines on disk: set {FOLDER_VARIABLE}",
+)
 def test_pines_are_counted_in_cells_and_whitened() -> None:
     """Counts by a loop; the density in z is the prior N(0, I) and the likelihood at mu + L z, but for y! and the areas."""
     task = load_task("pines-900")
