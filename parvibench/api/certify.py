@@ -67,7 +67,7 @@ def build_reference(
             "tests/studies/predictive_references.py of the repository builds them"
         )
     if built_in(found) and folder is None and (files or effort) and registry.has_reference(found.name):
-        raise InputError(f"{found.name} has a reference in the package: name a folder of your own with --folder")
+        raise InputError(f"{found.name} has a reference in the package: name another folder with --folder")
     output_place(folder or (default_folder() if built_in(found) else OWN_REFERENCES), folder=True)
     given = read_draws(files, Choice(columns, variables)) if files else None
     if given is None and not effort and hasattr(found, "given_draws"):

@@ -80,8 +80,8 @@ def _method(cell: CellRecord, others: Mapping[str, bool | None]) -> str:
             each = number(1000 * ess / cell.score_evaluations), number(ess * cell.n_replicates / cell.seconds)
             said.append(f"{short} {each[0]} per 1,000 evaluations, {each[1]} per second")
     said += [] if divergences is None else [f"{100 * divergences:.2g}% divergences"]
-    nobody = "no other method" if not others or False in others.values() else "none: too few effective draws to tell"
-    said.append(f"agrees with {named([label for label, same in others.items() if same], 6) or nobody}")
+    without = "no other method" if not others or False in others.values() else "none: too few effective draws to tell"
+    said.append(f"agrees with {named([label for label, same in others.items() if same], 6) or without}")
     return f"  {name(cell.label)}: {'; '.join(said)}"
 
 
