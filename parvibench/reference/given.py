@@ -62,9 +62,9 @@ class DrawsTask(Task):
 
 
 def reference_of_draws(task: Task, draws: Tensor, n: int) -> tuple[Reference, str]:
-    """A reference in memory, for samples worth n independent draws: floors at the two largest sizes there can be; its copies.
+    """A reference in memory, for samples worth n independent draws: floors at the largest size there can be; its copies.
 
-    The largest is n, or a fifth of the draws, so that no sample is left out without need; of correlated draws a tenth of
+    That is n, or a fifth of the draws, so that no sample is left out without need; of correlated draws a tenth of
     what they are worth. ``InputError`` as of ``build_from_draws``, or for fewer than 400.
     """
     copies, chains, once = time_major(task, draws, _FEWEST_ONCE)
@@ -85,7 +85,7 @@ def reference_of_draws(task: Task, draws: Tensor, n: int) -> tuple[Reference, st
     parts = [Part(thin(y[o[held_out:]], ROWS), y[o[held_out:]], y[o[:held_out]], copies.repeats) for o in orders]
     worth = worth if correlated else given
     head = {"exact": False, "certified": False, "made_for": sizes[-1:], "worth": worth, "given": given}
-    return calibrated(task, parts, plan_of(task, sizes, sizes, copies.repeats), head, silent), copies.said
+    return calibrated(task, parts, plan_of(task, sizes[-1:], sizes, copies.repeats), head, silent), copies.said
 
 
 def evaluate_against(
