@@ -116,16 +116,21 @@ class StoredRun:
 
 def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
     """Stored values; a replicate that failed (null, NaN) counts as the worst value there is."""
-    lost = worst(metric)
+    return _filled(stored, worst(metric))
+
+
+def _filled(stored: Sequence[float | None], lost: float) -> list[float]:
     return [lost if v is None or math.isnan(v) else float(v) for v in stored]
 
 
 def interval_of(cell: CellRecord, metric: str) -> tuple[float, float, float]:
     """Median over a cell's replicates with its 95% interval; NaN without values."""
-    return _interval(tuple(metric_values(metric, cell.values.get(metric, ()))))
+    return _interval(tuple(cell.values.get(metric, ())), worst(metric))
 
 
-_interval = lru_cache(maxsize=2**17)(median_interval)  # a report asks several times for each of thousands of cells
+@lru_cache(maxsize=2**17)  # a report asks several times for each of thousands of cells
+def _interval(stored: tuple[float | None, ...], lost: float) -> tuple[float, float, float]:
+    return median_interval(_filled(stored, lost))
 
 
 def median_of(cell: CellRecord, metric: str) -> float | None:
@@ -142,6 +147,7 @@ def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]
     return metric_values(metric, [*rows["value"], *[None] * stopped])
 
 
+@cache
 def worst(metric: str) -> float:
     """What a replicate without a value counts as: +inf where lower is better, -inf where higher is."""
     return -math.inf if registry.direction(metric) == "higher" else math.inf

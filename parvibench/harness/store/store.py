@@ -141,13 +141,14 @@ class Store(RunFolder):
     @_settled
     def find_for(self, cell: RunCell) -> CellRecord | None:
         """The record of a cell of a run, under the run's label; or None."""
-        record = self.find(cell.key)
+        key = cell.key
+        record = self.find(key)
         if record is None:
             if cell.sha256:
-                raise DamagedError(f"{self._file(cell.key, 'cell.json')}: damaged (missing)")
+                raise DamagedError(f"{self._file(key, 'cell.json')}: damaged (missing)")
             return None
         flags = record.flags
-        if cell.sha256 and cell.sha256 != self.digest(cell.key):
+        if cell.sha256 and cell.sha256 != self.digest(key):
             flags = [*flags, "written again after this run"]
         return record.model_copy(update={"label": cell.label, "flags": flags})
 

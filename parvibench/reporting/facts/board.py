@@ -73,6 +73,7 @@ def table(results: StoredRun, measured: Measured | None = None) -> pd.DataFrame:
 
     ``measured`` holds what is known of single cells, and is added to: the tables of some cells of a run share it.
     """
+    floors.look_again()
     measured = {} if measured is None else measured
     rows = []
     for place, (task, cells) in enumerate(results.by_task.items()):

@@ -67,10 +67,19 @@ def _equivalent(cell: CellRecord, primary: str, reference: Floored) -> tuple[flo
     return math.nan if size is None else size, low, high
 
 
+#: Asked for every cell.
+_stamp = cache(stamp_of)
+
+
+def look_again() -> None:
+    """Look at the files of references anew; else they are looked at once."""
+    _stamp.cache_clear()
+
+
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
     try:
-        return _floor_once(load_floored, task, stamp_of(task), metric, n)
+        return _floor_once(load_floored, task, _stamp(task), metric, n)
     except (ValueError, OSError):  # as for ``floored_of``
         return None
 
@@ -93,7 +102,7 @@ def _task_metrics(task: str) -> tuple[str, ...]:
 def floored_of(task: str) -> Floored | None:
     """The reference or the certified predictions of a task; None without one, or where it cannot be read."""
     try:
-        return _once(load_floored, task, stamp_of(task))
+        return _once(load_floored, task, _stamp(task))
     except (ValueError, OSError):  # damaged, or a plug-in whose name is not a valid file name
         return None
 

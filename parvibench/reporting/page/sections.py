@@ -177,5 +177,5 @@ def _method_facts(label: str, algorithm: str, suite: Mapping[str, Any]) -> str:
 def _settings(cells: Collection[CellRecord]) -> dict[str, str]:
     """Names and values of the settings; at most 12 values where tasks differ."""
     known = [c.settings for c in cells if c.settings]
-    values = {key: dict.fromkeys(json.dumps(own.get(key)) for own in known) for own in known for key in own}
-    return {key: described.setting(list(of)) for key, of in values.items()}
+    keys = dict.fromkeys(key for own in known for key in own)
+    return {key: described.setting([*dict.fromkeys(json.dumps(own.get(key)) for own in known)]) for key in keys}

@@ -1,7 +1,6 @@
 """Tables from the curves of a run: methods at equal budgets, and how iterations grow with the dimension."""
 
 import math
-from dataclasses import replace
 
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts import courses as curves
@@ -25,7 +24,7 @@ def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
         )
         body = []
         for r in rows:
-            cost = replace(whole(r.spent), note="end of its run" if r.ended else "")
+            cost = whole(r.spent)._replace(note="end of its run" if r.ended else "")
             shown = method(r.cell.label), numeric(r.rank), estimate(*r.values), cost, whole(r.iterations)
             body.append(Row(shown, kind=r.cell.kind))
         tables.append(Table(f"At equal {spent}: {number(level)} per replicate", columns, tuple(body)))

@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from parvibench.reporting.formatting import interval, number
 
@@ -27,8 +28,7 @@ class Column:
     more: bool = False  #: whether a compact page leaves it out
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):  # a page has hundreds of thousands
     """One cell of a table."""
 
     text: str  #: as shown

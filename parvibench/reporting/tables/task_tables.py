@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -79,7 +78,7 @@ def _median(row: lb.Row) -> Entry:
 
 
 def _cost(cell: CellRecord) -> Entry:
-    return replace(whole(cell.score_evaluations), note="self-reported" if cell.kind == "external" else "")
+    return whole(cell.score_evaluations)._replace(note="self-reported" if cell.kind == "external" else "")
 
 
 def _verdict(row: lb.Row, usual: str) -> Entry:
@@ -171,7 +170,7 @@ def _path_row(cell: CellRecord) -> Row:
     converged = _converged(cell)
     rhat = numeric(median_of(cell, "rhat"))
     if not converged:
-        rhat = replace(rhat, note="not converged")
+        rhat = rhat._replace(note="not converged")
     values = [_summary(cell, m) if converged else Entry("") for m in PATH_METRICS]
     burn_in = cell.spec.burn_in
     return Row(
