@@ -52,8 +52,9 @@ $(VENV)/.docs-$(notdir $(STAMP)): $(STAMP)
 index: $(STAMP)  ## After a change of a task, an algorithm or a metric; KEEP=name[,name] where results stay.
 	$(BIN)/python tests/core/indexing.py '$(KEEP)'
 
-reports: $(STAMP)  ## The pages of reports/ again, each from its archive, and their index; a page that would lose pictures stays.
+reports: $(STAMP)  ## The pages of reports/ again, each from its archive, their index and docs/results.md; a page that would lose pictures stays.
 	@for archive in reports/*/results.zip; do $(BIN)/parvibench report --board "$${archive%/*}" || failed=1; done; \
+	$(BIN)/python tests/studies/results_page.py reports docs/results.md; \
 	$(BIN)/parvibench report --index reports && exit $${failed:-0}
 
 traces: $(STAMP)  ## After an intended change of results: store the golden values of today; ONLY='mala', ONLY='*mini-batches'.

@@ -1,0 +1,264 @@
+"""Writes docs/results.md: what the published boards say, in findings with the numbers behind them.
+
+    python tests/studies/results_page.py reports docs/results.md
+
+Numbers are medians over replicates of the values in ``results.parquet``, a lost replicate the worst, over the median of exact
+draws where there is one; nothing of ParVIBench is imported. A finding that a board no longer bears is an error: it is to be
+written anew, not to be left out.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sentences import three
+
+HEAD = """# What the boards say
+
+Findings of the [published boards](reports/index.md), each with its numbers and with what can be said against it. Unless another
+unit is named, a number is the median over replicates of the board's distance to the posterior, divided by that of as many exact
+draws: 1 is as good as exact draws, and *near* means at most 1.5. The page is written, and tested, by
+`python tests/studies/results_page.py reports docs/results.md`.
+"""
+NEAR = 1.5
+
+
+class Board:
+    """Numbers of one published board."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name, self.rows = folder.name, pd.read_parquet(folder / "results.parquet")
+
+    def over_floor(self, methods: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
+        """Median of each method (rows) on each task (columns) by its primary metric, over its floor."""
+        own = self.rows[self.rows["primary"].fillna(False).astype(bool)]
+        return self._medians(own.assign(value=own["value"] / own["floor"]), methods, tasks)
+
+    def medians(self, metric: str, methods: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
+        """Median of each method on each task by a metric of which less is better."""
+        return self._medians(self.rows[self.rows["metric"] == metric], methods, tasks)
+
+    def _medians(self, rows: pd.DataFrame, methods: Sequence[str], tasks: Sequence[str]) -> pd.DataFrame:
+        rows = rows.assign(value=rows["value"].astype(float).fillna(np.inf))
+        return rows.groupby(["label", "task"])["value"].median().unstack().loc[list(methods), list(tasks)]
+
+    @property
+    def cells(self) -> pd.DataFrame:
+        """One row per method and task."""
+        return self.rows.drop_duplicates(["task", "label"])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding: its title, the board, the methods and tasks of its table, what they say, what can be objected."""
+
+    title: str
+    board: str
+    methods: tuple[str, ...]
+    tasks: tuple[str, ...]
+    say: Callable[[pd.DataFrame, Board], str]
+    objection: str
+    metric: str = ""  #: in place of the ratio to the floor
+
+    def numbers(self, board: Board) -> pd.DataFrame:
+        """The table of the finding."""
+        if self.metric:
+            return board.medians(self.metric, self.methods, self.tasks)
+        return board.over_floor(self.methods, self.tasks)
+
+    def text(self, board: Board) -> str:
+        """The finding in Markdown."""
+        x = self.numbers(board)
+        head = [f"| {self.metric or 'over the floor'} | {' | '.join(x.columns)} |", "|---" * (1 + len(x.columns)) + "|"]
+        body = [
+            f"| {label} | {' | '.join(map(three, row))} |" for label, row in zip(x.index, x.to_numpy(), strict=True)
+        ]
+        table = "\n".join(head + body)
+        end = f'*Objection:* {self.objection} Board: <a href="reports/{self.board}/index.html">{self.board}</a>.'
+        said, end = (textwrap.fill(part, 130, break_on_hyphens=False) for part in (self.say(x, board), end))
+        return f"## {self.title}\n\n{said}\n\n{table}\n\n{end}\n"
+
+
+def hold(claim: bool | np.bool_) -> None:
+    """``ValueError`` where the boards no longer bear what is written."""
+    if not claim:
+        raise ValueError("the boards no longer bear this finding: write it anew")
+
+
+def span(values: object) -> str:
+    """The smallest and the largest of some numbers."""
+    flat = np.ravel(np.asarray(values, float))
+    return f"{three(float(flat.min()))} to {three(float(flat.max()))}"
+
+
+def _long_chains(x: pd.DataFrame, board: Board) -> str:
+    long, short = x.loc[["adjusted-mclmc-4", "nuts-4"]], x.loc["nuts"]
+    hold((long <= NEAR).all(axis=None) and (short > NEAR).sum() >= 2 and (x.loc["map"] > 3).all())
+    return (
+        f"Four long chains are near the posterior of a network's predictions on all three sets ({span(long)}); twenty chains of "
+        f"the same total are not on {int((short > NEAR).sum())} of three (nuts: {span(short)}). The mode alone (map) is at "
+        f"{span(x.loc['map'])}."
+    )
+
+
+def _likelihood(x: pd.DataFrame, board: Board) -> str:
+    first = board.medians("nll", board.rows["label"].unique(), x.columns).idxmin()
+    ratios = board.over_floor(["deep-ensemble"], x.columns).loc["deep-ensemble"]
+    hold((first == "deep-ensemble").all() and (ratios > NEAR).all())
+    return (
+        f"Of all methods of the board a deep ensemble has the lowest negative log likelihood on each of the three sets, and its "
+        f"predictions are {span(ratios)} times as far from the exact posterior's as exact draws. Likelihood ranks predictors, not "
+        f"samplers."
+    )
+
+
+def _repulsion(x: pd.DataFrame, board: Board) -> str:
+    worse = [t for t in x.columns if x.loc["srld", t] > x.loc["ld", t]]
+    hold(len(worse) == 2)
+    other = next(t for t in x.columns if t not in worse)
+    return (
+        f"Both tuned alike, repulsion (srld) takes predictions further from the posterior than the same chain without it (ld) on "
+        f"{' and '.join(worse)}, and nearer on {other}: {three(x.loc['srld', other])} against {three(x.loc['ld', other])}."
+    )
+
+
+def _beyond_exact(x: pd.DataFrame, board: Board) -> str:
+    single, mixture = ["multimodal", "x-shaped", "correlated-2d"], ["gmm5-2d", "gmm2-20d"]
+    hold((x.loc["gfsf", single] < 0.6).all() and (x.loc["gfsf", mixture] > 2).all())
+    weights = board.medians("mode_weight_tv", ["gfsf", "exact"], mixture)
+    hold((weights.loc["gfsf"] > 2 * weights.loc["exact"]).all())
+    return (
+        f"A hundred interacting particles represent a law in the plane better than a hundred exact draws: gfsf is at "
+        f"{span(x.loc['gfsf', single])} on {', '.join(single)}. On mixtures whose modes are separate it is at "
+        f"{span(x.loc['gfsf', mixture])}, and the weights of its modes are wrong by {span(weights.loc['gfsf'])} in total variation "
+        f"(exact draws: {span(weights.loc['exact'])}); parallel-tempering is at {span(x.loc['parallel-tempering'])} on all five."
+    )
+
+
+def _tuning(x: pd.DataFrame, board: Board) -> str:
+    cells = board.cells[board.cells["tuning_evaluations"].notna()]
+    times = cells["tuning_evaluations"] / cells["score_evaluations"]
+    hold((x.loc["adjusted-mclmc"] <= 2.1).all() and times.median() > 5)
+    return (
+        f"A step size that is searched for on a grid costs {three(times.median())} times the run itself (median of {len(times)} "
+        f"cells). Methods that tune themselves within their budget need none of it: adjusted-mclmc is at "
+        f"{span(x.loc['adjusted-mclmc'])}, tuned mala at {span(x.loc['mala'])}."
+    )
+
+
+def _nuts_fails(x: pd.DataFrame, board: Board) -> str:
+    nuts, smc = x.loc["nuts"], x.loc["smc"]
+    good, bad = ["gmm5-2d", "diffusion-50"], ["funnel-10d"]
+    hold((nuts > 2).all() and (smc[good] < NEAR).all() and (smc[bad] > nuts[bad]).all() and (x[bad] > 2).all(axis=None))
+    judged = board.cells[board.cells["label"] == "nuts"]
+    passed = int((judged["verdict"] == "indistinguishable").sum())
+    return (
+        f"With two thousand evaluations a chain NUTS cannot be told from exact draws on {passed} of {len(judged)} targets. It "
+        f"fails on a narrow curve, on separate modes, on a varying scale and on a path with two ways to go: {span(nuts)} times the "
+        f"floor. smc is at {span(smc[good])} on {' and '.join(good)}; on {bad[0]} it is worse than NUTS, and the nearest of these, "
+        f"{x[bad[0]].idxmin()}, is at {three(x[bad[0]].min())}."
+    )
+
+
+def _base(x: pd.DataFrame, board: Board) -> str:
+    wide, own = x.loc["smc-wide", "gmm40-2d"], x.loc["smc", "gmm40-2d"]
+    lost = [t for t in x.columns if not np.isfinite(x.loc["smc-wide", t])]
+    hold(wide < 1 < 3 < own and len(lost) >= 2)
+    return (
+        f"Annealed methods find the modes that their base covers: on gmm40-2d smc is at {three(own)} from its fitted base and at "
+        f"{three(wide)} from one as wide as the target (smc-wide). The wide base loses all replicates on {', '.join(lost)}."
+    )
+
+
+def _open(x: pd.DataFrame, board: Board) -> str:
+    best = {task: x[task].idxmin() for task in x}
+    hold(all(x.loc[m, t] > 2 for t, m in best.items()))
+    told = " and ".join(f"{m} is first on {t}, at {three(x.loc[m, t])}" for t, m in best.items())
+    return f"Nobody samples these: {told}."
+
+
+def _ladder(x: pd.DataFrame, board: Board) -> str:
+    chains = x.loc[["sghmc-1", "ld"]]
+    hold((x.loc["nuts", "diffusion-50"] > 5) and (chains["diffusion-50"] < NEAR).all())
+    return (
+        f"One chain of all evaluations mixes where a hundred short ones do not: sghmc-1 and ld are at "
+        f"{span(chains['diffusion-50'])} on diffusion-50, which nuts (hundred chains) leaves at "
+        f"{three(x.loc['nuts', 'diffusion-50'])}; on blr-breast-cancer both ways are near ({span(x['blr-breast-cancer'])})."
+    )
+
+
+def _bandits(x: pd.DataFrame, board: Board) -> str:
+    hold((x.loc["svgd"] < x.loc["srld"]).all() and (x.loc["svgd"] < x.loc["ld"]).all())
+    ratio = (x.loc["svgd"] / x.loc["ld"]).round(2)
+    return (
+        f"For Thompson sampling twenty SVGD particles regret {span(ratio)} of what a Langevin chain does; repulsion along the chain "
+        f"(srld) changes its regret by {three(abs(x.loc['srld'] / x.loc['ld'] - 1).max() * 100)}% at most."
+    )
+
+
+FINDINGS = (
+    Finding(
+        "A network's posterior: few long chains", "uci-posterior",
+        ("adjusted-mclmc-4", "nuts-4", "nuts", "sghmc-1", "mean-field", "map"), ("bnn-boston", "bnn-wine-red", "bnn-yacht"), _long_chains,
+        "three sets with one hidden layer, three splits each, forty thousand passes over the data: more than practice spends.",
+    ),
+    Finding(
+        "The best likelihood is not the nearest posterior", "uci-posterior",
+        ("deep-ensemble", "adjusted-mclmc-4", "nuts-4", "ld", "svgd"), ("bnn-boston", "bnn-wine-red", "bnn-yacht"), _likelihood,
+        "who wants predictions only may take the ensemble.", metric="nll",
+    ),
+    Finding(
+        "Repulsion helps a chain on one set of three", "uci-posterior",
+        ("srld", "srld-at-ld", "ld"), ("bnn-boston", "bnn-wine-red", "bnn-yacht"), _repulsion,
+        "step sizes are chosen by likelihood, as in the paper, not by this distance.",
+    ),
+    Finding(
+        "In the plane particles beat exact draws, until modes are separate", "toy",
+        ("gfsf", "mied", "svgd", "parallel-tempering"), ("correlated-2d", "multimodal", "x-shaped", "gmm5-2d", "gmm2-20d"), _beyond_exact,
+        "the distance rewards even spacing; expectations of functions that oscillate gain less.",
+    ),
+    Finding(
+        "What tuning costs", "toy", ("adjusted-mclmc", "meads", "mala", "sgld"),
+        ("banana", "correlated-2d", "gmm2-20d", "gmm5-2d", "multimodal", "x-shaped"), _tuning,
+        "a step size found once serves for many runs of one model.",
+    ),
+    Finding(
+        "Where NUTS fails", "exactness", ("nuts", "adjusted-mclmc", "meads", "smc", "parallel-tempering"),
+        ("banana", "gmm5-2d", "funnel-10d", "diffusion-50"), _nuts_fails,
+        "a thousand chains of two thousand evaluations; four chains with all of them mix within a mode, not between modes.",
+    ),
+    Finding(
+        "Annealing is as good as its base", "multimodal", ("smc", "smc-wide", "parallel-tempering", "tempering-wide"),
+        ("gmm40-2d", "gmm40-50d", "brownian-32", "phi4-100", "student-mixture-50d"), _base,
+        "who knows the width of a target knows much of it.",
+    ),
+    Finding(
+        "What nobody samples yet", "multimodal", ("nuts", "chees-hmc", "smc", "parallel-tempering", "pathfinder"),
+        ("many-well-32", "phi4-100"), _open, "a thousand evaluations a chain; flows that are trained for longer were not run.",
+    ),
+    Finding(
+        "One long chain or many short ones", "posteriors", ("sghmc-1", "ld", "nuts", "adjusted-mclmc"),
+        ("diffusion-50", "diffusion-100", "blr-waveform", "blr-breast-cancer"), _ladder,
+        "the long chains' steps were tuned; nuts tunes itself.",
+    ),
+    Finding(
+        "Bandits: particles that vote", "bandits", ("svgd", "srld", "ld"), ("bandit-mushroom", "bandit-wheel"), _bandits,
+        "two problems, three replicates.", metric="regret",
+    ),
+)  # fmt: skip
+
+
+def page(reports: Path) -> str:
+    """The whole page."""
+    boards = {name: Board(reports / name) for name in dict.fromkeys(finding.board for finding in FINDINGS)}
+    return "\n".join([HEAD, *(finding.text(boards[finding.board]) for finding in FINDINGS)])
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(page(Path(sys.argv[1])), encoding="utf-8")
