@@ -179,7 +179,10 @@ def _custom(tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execut
         raise InputError("--row selects rows of a suite: name one (--suite sifg-table-1)")
     if not tasks or not algorithms:
         raise InputError("nothing to run: name a suite (--suite quick), or tasks and algorithms (--task, --algorithm)")
-    return _build({"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET})
+    # Models of users have any scale: probabilistic programs compute in double precision.
+    dtype = "float32" if all(t in registry.tasks() for t in tasks) else "float64"
+    values = {"name": "custom", "tasks": list(tasks), "algorithms": list(algorithms), "budget": DEFAULT_BUDGET}
+    return _build(values | {"dtype": dtype})
 
 
 def _overridden(selected: Suite, execution: Execution) -> Suite:

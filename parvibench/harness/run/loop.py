@@ -38,6 +38,12 @@ _MARK = 0.8  #: Budget share from which ``displacement`` is measured.
 _FINITE_EVERY = 64
 _SLOW_S = 1e-3  #: The state is inspected after every step when one takes longer than this, s.
 _BEAT_S = 2.0  #: Seconds between two progress reports.
+#: Largest rounding of a log density that a Metropolis step bears, in nats.
+_COARSE = 0.1
+_ROUNDED = (
+    "log densities of {size:.1g} at the start are rounded to {rounding:.1g} in single precision, and chains may stand still: "
+    "`dtype: float64` in a suite file"
+)
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 _MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
@@ -187,9 +193,18 @@ class _Run:
         clock.stop()
         self.path.start(state, horizon)
         self.path.follow(self.result, state, 0)
+        if method.kind == "chains" and self.problem.dtype == torch.float32 and "full-batch" in method.needs:
+            self._look_at_rounding(state.x)
         iterations = spec.budget.iterations
         explicit = [k / iterations for k in spec.checkpoints] if iterations else []
         return state, 0, explicit or list(CHECKPOINTS[:-1])
+
+    def _look_at_rounding(self, x: Tensor) -> None:
+        """Flag log densities at the start (R, N, D) so large that single precision loses the differences of a step."""
+        with torch.no_grad():
+            largest = self.problem._target.log_density(x).abs().median().item()
+        if math.isfinite(largest) and (rounding := largest * torch.finfo(torch.float32).eps) > _COARSE:
+            self.result.flag(_ROUNDED.format(size=largest, rounding=rounding))
 
     def loop(self, stepper: Stepper, pending: list[float], *, slow: bool) -> None:
         """Step until the budget is spent; the state is inspected after every block, or after every step if ``slow``."""
