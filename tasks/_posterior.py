@@ -20,7 +20,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
-from parvibench.core.target import Target
+from parvibench.core.target import Formula, FormulaTarget, InJax, Target
 from parvibench.core.task import LEAN_METRICS, Task
 from parvibench.data.archives import load_stan_data
 
@@ -118,6 +118,13 @@ class PosteriorTask(Task):
         with torch.inference_mode(False):  # autograd refuses data that are inference tensors
             judge = self.target((0,), "cpu", torch.float32)
             return torch.stack([_start(judge, n, g) for g in generators])
+
+
+def by_formula(
+    constants: Callable[[Variables], Sequence[object]], formula: Formula, jax: InJax | None = None
+) -> Callable[[Layout, Variables, Place], Target]:
+    """What makes the target of a formula, given the data: its constants are placed on the device."""
+    return lambda layout, data, place: FormulaTarget(layout.dim, formula, [place(c) for c in constants(data)], jax)
 
 
 def posterior(

@@ -16,57 +16,44 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from parvibench.core.target import JointTarget
-
-from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Layout, Parameter, between, layout
+from ._posterior import Array, ModelTarget, Place, Variables, by_formula, posterior
+from ._transforms import POSITIVE, Parameter, between, layout
 
 _VAGUE = 1e-3  # shape and rate of priors on precisions
 _FLAT = 1e-6  # precision of priors N(0, 1000)
 
 
-class SeedsTarget(JointTarget):
-    """The unnormalised posterior of (alpha, log tau, b)."""
-
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        x1, x2 = data["x1"], data["x2"]
-        self._design = place(np.column_stack([np.ones_like(x1), x1, x1 * x2, x2]))
-        self._counts, self._trials = place(data["n"]), place(data["N"])
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        alpha, log_tau, b = x[..., :4], x[..., 4:5], x[..., 5:]
-        tau, groups = log_tau.exp(), b.shape[-1]
-        logits = alpha @ self._design.T + b
-        misses = self._counts - self._trials * logits.sigmoid()
-        squares = tau * b.square().sum(-1, keepdim=True)
-        prior = (groups / 2 + _VAGUE) * log_tau - _VAGUE * tau - 0.5 * squares
-        likelihood = (self._counts * logits + self._trials * logsigmoid(-logits)).sum(-1)
-        log_p = likelihood + prior.squeeze(-1) - 0.5 * _FLAT * alpha.square().sum(-1)
-        by_tau = groups / 2 + _VAGUE - _VAGUE * tau - 0.5 * squares
-        return log_p, torch.cat([misses @ self._design - _FLAT * alpha, by_tau, misses - tau * b], -1)
+def _seeds(x: Tensor, design: Tensor, counts: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (alpha, log tau, b), unnormalised, and score."""
+    alpha, log_tau, b = x[..., :4], x[..., 4:5], x[..., 5:]
+    tau, groups = log_tau.exp(), b.shape[-1]
+    logits = alpha @ design.T + b
+    misses = counts - trials * logits.sigmoid()
+    squares = tau * b.square().sum(-1, keepdim=True)
+    prior = (groups / 2 + _VAGUE) * log_tau - _VAGUE * tau - 0.5 * squares
+    likelihood = (counts * logits + trials * logsigmoid(-logits)).sum(-1)
+    log_p = likelihood + prior.squeeze(-1) - 0.5 * _FLAT * alpha.square().sum(-1)
+    by_tau = groups / 2 + _VAGUE - _VAGUE * tau - 0.5 * squares
+    return log_p, torch.cat([misses @ design - _FLAT * alpha, by_tau, misses - tau * b], -1)
 
 
-class SurgicalTarget(JointTarget):
-    """The unnormalised posterior of (mu, log sigma^2, b)."""
+def _plates(data: Variables) -> tuple[Array, ...]:
+    x1, x2 = data["x1"], data["x2"]
+    return np.column_stack([np.ones_like(x1), x1, x1 * x2, x2]), data["n"], data["N"]
 
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        self._counts, self._trials = place(data["r"]), place(data["n"])
 
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        mu, log_variance, b = x[..., :1], x[..., 1:2], x[..., 2:]
-        precision, groups = (-log_variance).exp(), b.shape[-1]
-        apart = b - mu
-        pull = precision * apart
-        squares = (pull * apart).sum(-1, keepdim=True)
-        prior = -(groups / 2 + _VAGUE) * log_variance - _VAGUE * precision - 0.5 * (squares + _FLAT * mu**2)
-        log_p = (self._counts * b + self._trials * logsigmoid(-b)).sum(-1) + prior.squeeze(-1)
-        by_variance = 0.5 * squares + _VAGUE * precision - groups / 2 - _VAGUE
-        by_b = self._counts - self._trials * b.sigmoid() - pull
-        return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
+def _surgical(x: Tensor, counts: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (mu, log sigma^2, b), unnormalised, and score."""
+    mu, log_variance, b = x[..., :1], x[..., 1:2], x[..., 2:]
+    precision, groups = (-log_variance).exp(), b.shape[-1]
+    apart = b - mu
+    pull = precision * apart
+    squares = (pull * apart).sum(-1, keepdim=True)
+    prior = -(groups / 2 + _VAGUE) * log_variance - _VAGUE * precision - 0.5 * (squares + _FLAT * mu**2)
+    log_p = (counts * b + trials * logsigmoid(-b)).sum(-1) + prior.squeeze(-1)
+    by_variance = 0.5 * squares + _VAGUE * precision - groups / 2 - _VAGUE
+    by_b = counts - trials * b.sigmoid() - pull
+    return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
 
 
 class CountsTarget(ModelTarget):
@@ -97,7 +84,7 @@ SEEDS = posterior(
         Parameter("tau", None, POSITIVE),
         Parameter("b", 21),
     ),
-    SeedsTarget,
+    by_formula(_plates, _seeds),
 )
 
 SURGICAL = posterior(
@@ -106,7 +93,7 @@ SURGICAL = posterior(
     "hierarchical",
     "Spiegelhalter et al. (1996), BUGS examples I; posteriordb surgical_data-surgical_model",
     layout(Parameter("mu"), Parameter("sigmasq", None, POSITIVE), Parameter("b", 12)),
-    SurgicalTarget,
+    by_formula(lambda data: (data["r"], data["n"]), _surgical),
 )
 
 GLMM_POISSON = posterior(

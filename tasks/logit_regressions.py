@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.target import JointTarget
 from parvibench.data.loaders import load
 from parvibench.data.splits import moments
 
-from ._posterior import Array, Place, PosteriorTask, Variables, posterior
+from ._posterior import Array, Place, PosteriorTask, Variables, by_formula, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 from .logistic import LogisticTarget, sum_of_logsigmoids
 
@@ -69,29 +68,25 @@ def _german(parameters: Layout, data: Variables, place: Place) -> LogisticTarget
     return LogisticTarget(place(_signed(data["X"], data["y"])), 1.0)
 
 
-class SparseTarget(JointTarget):
-    """The unnormalised posterior of (log tau, log lambda, beta), coefficients w = tau lambda beta."""
+def _sparse(x: Tensor, signed: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (log tau, log lambda, beta), unnormalised, and score, by coefficients w = tau lambda beta.
 
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        self._signed = place(_signed(data["X"], data["y"]))
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once: w's logarithmic derivatives by log tau and log lambda are 1."""
-        logs, beta = x[..., : _FEATURES + 1], x[..., _FEATURES + 1 :]
-        scales = logs.exp()
-        factor = scales[..., :1] * scales[..., 1:]
-        w = factor * beta
-        logits = self._signed @ w.mT
-        if x.requires_grad and torch.is_grad_enabled():
-            likelihood = torch.nn.functional.logsigmoid(logits).sum(-2)
-        else:
-            likelihood = sum_of_logsigmoids(logits, logits.sigmoid())
-        pull = (self._signed.mT @ (-logits).sigmoid()).mT  # of w
-        log_p = likelihood + (_SHAPE * logs - _RATE * scales).sum(-1) - 0.5 * beta.square().sum(-1)
-        by_log = pull * w
-        total = torch.cat([by_log.sum(-1, keepdim=True), by_log], -1)
-        return log_p, torch.cat([total + _SHAPE - _RATE * scales, pull * factor - beta], -1)
+    Their logarithmic derivatives by log tau and log lambda are 1.
+    """
+    logs, beta = x[..., : _FEATURES + 1], x[..., _FEATURES + 1 :]
+    scales = logs.exp()
+    factor = scales[..., :1] * scales[..., 1:]
+    w = factor * beta
+    logits = signed @ w.mT
+    if x.requires_grad and torch.is_grad_enabled():
+        likelihood = torch.nn.functional.logsigmoid(logits).sum(-2)
+    else:
+        likelihood = sum_of_logsigmoids(logits, logits.sigmoid())
+    pull = (signed.mT @ (-logits).sigmoid()).mT  # of w
+    log_p = likelihood + (_SHAPE * logs - _RATE * scales).sum(-1) - 0.5 * beta.square().sum(-1)
+    by_log = pull * w
+    total = torch.cat([by_log.sum(-1, keepdim=True), by_log], -1)
+    return log_p, torch.cat([total + _SHAPE - _RATE * scales, pull * factor - beta], -1)
 
 
 def _customers() -> Variables:
@@ -140,6 +135,6 @@ GERMAN_CREDIT_SPARSE = PosteriorTask(
     layout=layout(
         Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), Parameter("beta", _FEATURES)
     ),
-    make=SparseTarget,
+    make=by_formula(lambda data: [_signed(data["X"], data["y"])], _sparse),
     table=_customers,
 )
