@@ -18,7 +18,7 @@ _SCALE, _MU_SD = 2.0, 5.0
 
 def _density(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Log posterior of (log sigma_theta, theta, log sigma_a, log a, mu_b, log sigma_b, b), unnormalised, and score."""
-    sizes = (1, _PERSONS, 1, _ITEMS, 1, 1, _ITEMS)
+    sizes = [1, _PERSONS, 1, _ITEMS, 1, 1, _ITEMS]
     log_sd_theta, theta, log_sd_a, log_a, mu, log_sd_b, b = torch.split(x, sizes, -1)
     logs = torch.cat([log_sd_theta, log_sd_a, log_sd_b], -1)
     prior, slope = half_student(logs, 1, _SCALE)
