@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ._posterior import Array, ModelTarget, Place, Variables, by_formula, posterior
+from ._posterior import Array, Variables, by_formula, by_model, posterior
 from ._transforms import POSITIVE, Parameter, between, layout
 
 _VAGUE = 1e-3  # shape and rate of priors on precisions
@@ -56,22 +56,17 @@ def _surgical(x: Tensor, counts: Tensor, trials: Tensor) -> tuple[Tensor, Tensor
     return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
 
 
-class CountsTarget(ModelTarget):
-    """The unnormalised posterior of a cubic in the year with an effect a year."""
+def _years(data: Variables) -> tuple[object, ...]:
+    """Powers of the year, and the counts."""
+    return np.stack([data["year"] ** k for k in range(4)]), data["C"]
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Powers of the year, and the counts."""
-        year = data["year"]
-        self._powers, self._counts = place(np.stack([year**k for k in range(4)])), place(data["C"])
 
-    def log_joint(
-        self, alpha: Tensor, beta1: Tensor, beta2: Tensor, beta3: Tensor, eps: Tensor, sigma: Tensor
-    ) -> Tensor:
-        """Log of prior times likelihood; the uniform priors are constants."""
-        log_rate = torch.stack([alpha, beta1, beta2, beta3], -1) @ self._powers + eps
-        prior = -0.5 * (eps / sigma.unsqueeze(-1)).square().sum(-1) - eps.shape[-1] * sigma.log()
-        inside = torch.where(beta2 <= 10, prior, -torch.inf)
-        return (self._counts * log_rate - log_rate.exp()).sum(-1) + inside
+def _cubic(powers: Tensor, counts: Tensor, eps: Tensor, sigma: Tensor, **of: Tensor) -> Tensor:
+    """Log joint density of a cubic in the year with an effect a year; the uniform priors are constants."""
+    log_rate = torch.stack([of[name] for name in ("alpha", "beta1", "beta2", "beta3")], -1) @ powers + eps
+    prior = -0.5 * (eps / sigma.unsqueeze(-1)).square().sum(-1) - eps.shape[-1] * sigma.log()
+    inside = torch.where(of["beta2"] <= 10, prior, -torch.inf)
+    return (counts * log_rate - log_rate.exp()).sum(-1) + inside
 
 
 SEEDS = posterior(
@@ -109,5 +104,5 @@ GLMM_POISSON = posterior(
         Parameter("eps", 40),
         Parameter("sigma", None, between(0, 5)),
     ),
-    CountsTarget,
+    by_model(_years, _cubic),
 )
