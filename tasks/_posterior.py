@@ -125,7 +125,10 @@ def by_model(constants: Constants, log_joint: Callable[..., Tensor]) -> Make:
 def posterior(
     name: str, summary: str, tags: str, citation: str, parameters: Layout, make: Make, **more: Any
 ) -> PosteriorTask:
-    """A posterior of posteriordb, which the citation names as ``posteriordb DATA-MODEL``; tags are separated by ", "."""
+    """A posterior; tags are separated by ", ".
+
+    It is posteriordb's, which the citation names as ``posteriordb DATA-MODEL``, unless ``data`` are among the fields.
+    """
     data = citation.rpartition("posteriordb ")[2].partition("-")[0]
     return PosteriorTask(
         name=name,
@@ -133,10 +136,9 @@ def posterior(
         dim=parameters.dim,
         tags=frozenset({"posterior", *tags.split(", ")}),
         citation=citation,
-        data=(f"posteriordb-{data}",),
         layout=parameters,
         make=make,
-        **more,
+        **({"data": (f"posteriordb-{data}",)} | more),
     )
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from parvibench.core.target import Formula, InJax
 
-from ._posterior import PosteriorTask, by_formula, half_student
+from ._posterior import PosteriorTask, by_formula, half_student, posterior
 from ._transforms import POSITIVE, Parameter, layout
 
 _EFFECTS = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)
@@ -83,20 +83,20 @@ def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
 
 def _task(name: str, summary: str, tags: str, effects: str, formula: Formula, in_jax: Any) -> PosteriorTask:
     data = np.array(_EFFECTS), np.array(_ERRORS)
-    return PosteriorTask(
-        name=f"eight-schools-{name}",
-        summary=summary,
-        dim=10,
-        tags=frozenset({"posterior", *tags.split()}),
-        citation="Rubin (1981), Journal of Educational Statistics 6; posteriordb eight_schools",
-        layout=layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE)),
-        make=by_formula(lambda table: (table["y"], table["sigma"] ** -2), formula, InJax(in_jax, data)),
+    return posterior(
+        f"eight-schools-{name}",
+        summary,
+        tags,
+        "Rubin (1981), Journal of Educational Statistics 6; posteriordb eight_schools",
+        layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE)),
+        by_formula(lambda table: (table["y"], table["sigma"] ** -2), formula, InJax(in_jax, data)),
+        data=(),
         table=lambda: dict(zip(("y", "sigma"), data, strict=True)),
     )
 
 
 EIGHT_SCHOOLS_CENTERED = _task(
-    "centered", "effects of eight schools and how much they vary: a funnel", "hierarchical funnel", "theta", _centred,
+    "centered", "effects of eight schools and how much they vary: a funnel", "hierarchical, funnel", "theta", _centred,
     _centred_in_jax,
 )  # fmt: skip
 EIGHT_SCHOOLS_NONCENTERED = _task(

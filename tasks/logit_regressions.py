@@ -19,7 +19,7 @@ from torch import Tensor
 from parvibench.data.loaders import load
 from parvibench.data.splits import moments
 
-from ._posterior import Array, Place, PosteriorTask, Variables, by_formula, posterior
+from ._posterior import Array, Place, Variables, by_formula, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 from .logistic import LogisticTarget, sum_of_logsigmoids
 
@@ -110,31 +110,16 @@ DOGS = posterior(
     "dogs", "whether dogs learn from shocks and avoidances", "classification, log-concave",
     "posteriordb dogs-dogs; Gelman & Hill (2006)", layout(Parameter("beta", 3)), _dogs, rows=750,
 )
+_HOFFMAN = "Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)"
+_BETA = Parameter("beta", _FEATURES)
+GERMAN_CREDIT = posterior(
+    "german-credit", "logistic regression on the German credit data", "classification, log-concave", _HOFFMAN,
+    layout(_BETA), _german, rows=1000, data=("german-credit",), table=_customers,
+)
+GERMAN_CREDIT_SPARSE = posterior(
+    "german-credit-sparse", "logistic regression on the German credit data with shrinking scales",
+    "classification, hierarchical, funnel, multimodal", _HOFFMAN,
+    layout(Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), _BETA),
+    by_formula(lambda data: [_signed(data["X"], data["y"])], _sparse), data=("german-credit",), table=_customers,
+)
 # fmt: on
-
-GERMAN_CREDIT = PosteriorTask(
-    name="german-credit",
-    summary="logistic regression on the German credit data",
-    dim=_FEATURES,
-    tags=frozenset({"posterior", "classification", "log-concave"}),
-    citation="Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)",
-    rows=1000,
-    data=("german-credit",),
-    layout=layout(Parameter("beta", _FEATURES)),
-    make=_german,
-    table=_customers,
-)
-
-GERMAN_CREDIT_SPARSE = PosteriorTask(
-    name="german-credit-sparse",
-    summary="logistic regression on the German credit data with shrinking scales",
-    dim=2 * _FEATURES + 1,
-    tags=frozenset({"posterior", "classification", "hierarchical", "funnel", "multimodal"}),
-    citation="Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)",
-    data=("german-credit",),
-    layout=layout(
-        Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), Parameter("beta", _FEATURES)
-    ),
-    make=by_formula(lambda data: [_signed(data["X"], data["y"])], _sparse),
-    table=_customers,
-)
