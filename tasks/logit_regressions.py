@@ -32,28 +32,14 @@ def _signed(X: Array, y: Array) -> Array:
     return (2 * y - 1)[:, None] * X
 
 
-class FlatPriorTarget(LogisticTarget):
-    """The unnormalised posterior under a flat prior."""
-
-    def __init__(self, signed: Tensor) -> None:
-        super().__init__(signed, 0.0)
-        self.prior_precision = None  # type: ignore[assignment]
-
-    def _log_density(self, x: Tensor, likelihood: Tensor, scale: float) -> Tensor:
-        return scale * likelihood
-
-    def _score(self, x: Tensor, misses: Tensor, signed: Tensor, scale: float) -> Tensor:
-        return scale * (signed.mT @ misses).mT
-
-
 def _wells(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
     design = np.column_stack([np.ones_like(data["dist"]), data["dist"]])
-    return FlatPriorTarget(place(_signed(design, data["switched"])))
+    return LogisticTarget(place(_signed(design, data["switched"])))
 
 
 def _wells_dae(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
     columns = (np.ones_like(data["dist"]), data["dist"] / 100, data["arsenic"], data["educ"] / 4)
-    return FlatPriorTarget(place(_signed(np.column_stack(columns), data["switched"])))
+    return LogisticTarget(place(_signed(np.column_stack(columns), data["switched"])))
 
 
 def _dogs(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
