@@ -7,7 +7,6 @@ again where they are not finite in double precision; here their squares must be 
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
-from parvibench.core.target import Target
+from parvibench.core.target import Formula, FormulaTarget, InJax, Target
 from parvibench.core.task import LEAN_METRICS, Task
 from parvibench.data.archives import load_stan_data
 
@@ -29,6 +28,8 @@ from ._transforms import Layout
 Array = NDArray[np.float64]
 Variables = Mapping[str, Array]
 Place = Callable[[object], Tensor]  #: a float64 array or tensor as one of the target's device and type
+Make = Callable[[Layout, Variables, Place], Target]  #: the density of parameters, given the data
+Constants = Callable[[Variables], Sequence[object]]  #: what a density needs of the data
 
 #: Stan's: how often a start is drawn before giving up.
 _TRIES = 100
@@ -52,30 +53,21 @@ class ModelTarget(Target):
 
     Args:
         layout: the parameters.
-        data: the variables of the data set.
-        place: brings arrays to the device, in the type of the states.
+        log_joint: log of prior times likelihood, (R, N), of the constants and the parameters by name, (R, N) or (R, N, m).
+        constants: of the data, on the device.
     """
 
-    def __init__(self, layout: Layout, data: Variables, place: Place) -> None:
-        self.layout, self.dim = layout, layout.dim
-        self.prepare(data, place)
+    def __init__(self, layout: Layout, log_joint: Callable[..., Tensor], constants: Sequence[Tensor]) -> None:
+        self.dim, self._layout, self._log_joint, self._constants = layout.dim, layout, log_joint, constants
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Unnormalised log density in nats: (R, N, D) -> (R, N)."""
-        values, log_jacobian = self.layout.constrain(x)
-        return self.log_joint(**values) + log_jacobian
+        values, log_jacobian = self._layout.constrain(x)
+        return self._log_joint(*self._constants, **values) + log_jacobian
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
         return self.both_by_autograd(x, batch)
-
-    @abstractmethod
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Keep what the density needs of the data."""
-
-    @abstractmethod
-    def log_joint(self, *args: Any, **values: Any) -> Tensor:
-        """Log of prior times likelihood, of parameters by name, (R, N) or (R, N, m): (R, N)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +75,7 @@ class PosteriorTask(Task):
     """A posterior given a data set, the same for all replicates."""
 
     layout: Layout  #: the parameters
-    make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
+    make: Make
     table: Callable[[], Variables] | None = None  #: the data, where they are not posteriordb's
     standardised: bool = True
     metrics: tuple[str, ...] = LEAN_METRICS
@@ -120,16 +112,23 @@ class PosteriorTask(Task):
             return torch.stack([_start(judge, n, g) for g in generators])
 
 
+def by_formula(constants: Constants, formula: Formula, jax: InJax | None = None) -> Make:
+    """The density and score of unconstrained coordinates, whose constants are placed on the device."""
+    return lambda layout, data, place: FormulaTarget(layout.dim, formula, [place(c) for c in constants(data)], jax)
+
+
+def by_model(constants: Constants, log_joint: Callable[..., Tensor]) -> Make:
+    """The density of constrained parameters (see ``ModelTarget``), whose constants are placed on the device."""
+    return lambda layout, data, place: ModelTarget(layout, log_joint, [place(c) for c in constants(data)])
+
+
 def posterior(
-    name: str,
-    summary: str,
-    tags: str,
-    citation: str,
-    parameters: Layout,
-    make: Callable[[Layout, Variables, Place], Target],
-    **more: Any,
+    name: str, summary: str, tags: str, citation: str, parameters: Layout, make: Make, **more: Any
 ) -> PosteriorTask:
-    """A posterior of posteriordb, which the citation names as ``posteriordb DATA-MODEL``; tags are separated by ", "."""
+    """A posterior; tags are separated by ", ".
+
+    It is posteriordb's, which the citation names as ``posteriordb DATA-MODEL``, unless ``data`` are among the fields.
+    """
     data = citation.rpartition("posteriordb ")[2].partition("-")[0]
     return PosteriorTask(
         name=name,
@@ -137,10 +136,9 @@ def posterior(
         dim=parameters.dim,
         tags=frozenset({"posterior", *tags.split(", ")}),
         citation=citation,
-        data=(f"posteriordb-{data}",),
         layout=parameters,
         make=make,
-        **more,
+        **({"data": (f"posteriordb-{data}",)} | more),
     )
 
 

@@ -16,75 +16,57 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from parvibench.core.target import JointTarget
-
-from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Layout, Parameter, between, layout
+from ._posterior import Array, Variables, by_formula, by_model, posterior
+from ._transforms import POSITIVE, Parameter, between, layout
 
 _VAGUE = 1e-3  # shape and rate of priors on precisions
 _FLAT = 1e-6  # precision of priors N(0, 1000)
 
 
-class SeedsTarget(JointTarget):
-    """The unnormalised posterior of (alpha, log tau, b)."""
-
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        x1, x2 = data["x1"], data["x2"]
-        self._design = place(np.column_stack([np.ones_like(x1), x1, x1 * x2, x2]))
-        self._counts, self._trials = place(data["n"]), place(data["N"])
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        alpha, log_tau, b = x[..., :4], x[..., 4:5], x[..., 5:]
-        tau, groups = log_tau.exp(), b.shape[-1]
-        logits = alpha @ self._design.T + b
-        misses = self._counts - self._trials * logits.sigmoid()
-        squares = tau * b.square().sum(-1, keepdim=True)
-        prior = (groups / 2 + _VAGUE) * log_tau - _VAGUE * tau - 0.5 * squares
-        likelihood = (self._counts * logits + self._trials * logsigmoid(-logits)).sum(-1)
-        log_p = likelihood + prior.squeeze(-1) - 0.5 * _FLAT * alpha.square().sum(-1)
-        by_tau = groups / 2 + _VAGUE - _VAGUE * tau - 0.5 * squares
-        return log_p, torch.cat([misses @ self._design - _FLAT * alpha, by_tau, misses - tau * b], -1)
+def _seeds(x: Tensor, design: Tensor, counts: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (alpha, log tau, b), unnormalised, and score."""
+    alpha, log_tau, b = x[..., :4], x[..., 4:5], x[..., 5:]
+    tau, groups = log_tau.exp(), b.shape[-1]
+    logits = alpha @ design.T + b
+    misses = counts - trials * logits.sigmoid()
+    squares = tau * b.square().sum(-1, keepdim=True)
+    prior = (groups / 2 + _VAGUE) * log_tau - _VAGUE * tau - 0.5 * squares
+    likelihood = (counts * logits + trials * logsigmoid(-logits)).sum(-1)
+    log_p = likelihood + prior.squeeze(-1) - 0.5 * _FLAT * alpha.square().sum(-1)
+    by_tau = groups / 2 + _VAGUE - _VAGUE * tau - 0.5 * squares
+    return log_p, torch.cat([misses @ design - _FLAT * alpha, by_tau, misses - tau * b], -1)
 
 
-class SurgicalTarget(JointTarget):
-    """The unnormalised posterior of (mu, log sigma^2, b)."""
-
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        self._counts, self._trials = place(data["r"]), place(data["n"])
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        mu, log_variance, b = x[..., :1], x[..., 1:2], x[..., 2:]
-        precision, groups = (-log_variance).exp(), b.shape[-1]
-        apart = b - mu
-        pull = precision * apart
-        squares = (pull * apart).sum(-1, keepdim=True)
-        prior = -(groups / 2 + _VAGUE) * log_variance - _VAGUE * precision - 0.5 * (squares + _FLAT * mu**2)
-        log_p = (self._counts * b + self._trials * logsigmoid(-b)).sum(-1) + prior.squeeze(-1)
-        by_variance = 0.5 * squares + _VAGUE * precision - groups / 2 - _VAGUE
-        by_b = self._counts - self._trials * b.sigmoid() - pull
-        return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
+def _plates(data: Variables) -> tuple[Array, ...]:
+    x1, x2 = data["x1"], data["x2"]
+    return np.column_stack([np.ones_like(x1), x1, x1 * x2, x2]), data["n"], data["N"]
 
 
-class CountsTarget(ModelTarget):
-    """The unnormalised posterior of a cubic in the year with an effect a year."""
+def _surgical(x: Tensor, counts: Tensor, trials: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (mu, log sigma^2, b), unnormalised, and score."""
+    mu, log_variance, b = x[..., :1], x[..., 1:2], x[..., 2:]
+    precision, groups = (-log_variance).exp(), b.shape[-1]
+    apart = b - mu
+    pull = precision * apart
+    squares = (pull * apart).sum(-1, keepdim=True)
+    prior = -(groups / 2 + _VAGUE) * log_variance - _VAGUE * precision - 0.5 * (squares + _FLAT * mu**2)
+    log_p = (counts * b + trials * logsigmoid(-b)).sum(-1) + prior.squeeze(-1)
+    by_variance = 0.5 * squares + _VAGUE * precision - groups / 2 - _VAGUE
+    by_b = counts - trials * b.sigmoid() - pull
+    return log_p, torch.cat([pull.sum(-1, keepdim=True) - _FLAT * mu, by_variance, by_b], -1)
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Powers of the year, and the counts."""
-        year = data["year"]
-        self._powers, self._counts = place(np.stack([year**k for k in range(4)])), place(data["C"])
 
-    def log_joint(
-        self, alpha: Tensor, beta1: Tensor, beta2: Tensor, beta3: Tensor, eps: Tensor, sigma: Tensor
-    ) -> Tensor:
-        """Log of prior times likelihood; the uniform priors are constants."""
-        log_rate = torch.stack([alpha, beta1, beta2, beta3], -1) @ self._powers + eps
-        prior = -0.5 * (eps / sigma.unsqueeze(-1)).square().sum(-1) - eps.shape[-1] * sigma.log()
-        inside = torch.where(beta2 <= 10, prior, -torch.inf)
-        return (self._counts * log_rate - log_rate.exp()).sum(-1) + inside
+def _years(data: Variables) -> tuple[object, ...]:
+    """Powers of the year, and the counts."""
+    return np.stack([data["year"] ** k for k in range(4)]), data["C"]
+
+
+def _cubic(powers: Tensor, counts: Tensor, eps: Tensor, sigma: Tensor, **of: Tensor) -> Tensor:
+    """Log joint density of a cubic in the year with an effect a year; the uniform priors are constants."""
+    log_rate = torch.stack([of[name] for name in ("alpha", "beta1", "beta2", "beta3")], -1) @ powers + eps
+    prior = -0.5 * (eps / sigma.unsqueeze(-1)).square().sum(-1) - eps.shape[-1] * sigma.log()
+    inside = torch.where(of["beta2"] <= 10, prior, -torch.inf)
+    return (counts * log_rate - log_rate.exp()).sum(-1) + inside
 
 
 SEEDS = posterior(
@@ -97,7 +79,7 @@ SEEDS = posterior(
         Parameter("tau", None, POSITIVE),
         Parameter("b", 21),
     ),
-    SeedsTarget,
+    by_formula(_plates, _seeds),
 )
 
 SURGICAL = posterior(
@@ -106,7 +88,7 @@ SURGICAL = posterior(
     "hierarchical",
     "Spiegelhalter et al. (1996), BUGS examples I; posteriordb surgical_data-surgical_model",
     layout(Parameter("mu"), Parameter("sigmasq", None, POSITIVE), Parameter("b", 12)),
-    SurgicalTarget,
+    by_formula(lambda data: (data["r"], data["n"]), _surgical),
 )
 
 GLMM_POISSON = posterior(
@@ -122,5 +104,5 @@ GLMM_POISSON = posterior(
         Parameter("eps", 40),
         Parameter("sigma", None, between(0, 5)),
     ),
-    CountsTarget,
+    by_model(_years, _cubic),
 )

@@ -16,16 +16,13 @@ and a tenth more.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from parvibench.core.exact import ExactTask
-from parvibench.core.target import JointTarget
+from parvibench.core.exact import FormulaTask
 from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts
 
 from ._posterior import Uniform
@@ -45,29 +42,24 @@ _SPACING, _CELL = 0.2, 0.1
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class BrownianTarget(JointTarget):
-    """The joint density of log scales, path and observations."""
+def _constants() -> tuple[Tensor, ...]:
+    """Observations, 0 where there is none; which there are; and the numbers of steps and of observations."""
+    y, seen = torch.zeros(2, _STEPS, dtype=torch.float64)
+    y[list(_SEEN)], seen[list(_SEEN)] = torch.tensor(_Y, dtype=torch.float64), 1.0
+    return y, seen, torch.tensor((_STEPS, len(_Y)), dtype=torch.float64)
 
-    dim = _STEPS + 2
 
-    def __init__(self, device: torch.device | str, dtype: torch.dtype) -> None:
-        y, seen = torch.zeros(2, _STEPS, dtype=torch.float64)
-        y[list(_SEEN)], seen[list(_SEEN)] = torch.tensor(_Y, dtype=torch.float64), 1.0
-        self._y, self._seen = y.to(device, dtype), seen.to(device, dtype)
-        self._sizes = torch.tensor((_STEPS, len(_Y)), dtype=dtype, device=device)
-        self._constant = -0.5 * _LOG_2PI * (self.dim + len(_Y)) - 2 * math.log(_PRIOR_SD)
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        logs, path = x[..., :2], x[..., 2:]
-        steps = path - pad(path[..., :-1], (1, 0))
-        precision = (-2 * logs).exp()
-        pull, fit = precision[..., :1] * steps, precision[..., 1:] * self._seen * (self._y - path)
-        squares = torch.stack([(pull * steps).sum(-1), (fit * (self._y - path)).sum(-1)], -1)
-        density = -0.5 * (squares + (logs / _PRIOR_SD) ** 2) - self._sizes * logs
-        by_path = fit - pull + pad(pull[..., 1:], (0, 1))
-        by_logs = squares - self._sizes - logs / _PRIOR_SD**2
-        return density.sum(-1) + self._constant, torch.cat([by_logs, by_path], -1)
+def _density(x: Tensor, y: Tensor, seen: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
+    """Log of the joint density of log scales, path and observations, and score."""
+    logs, path = x[..., :2], x[..., 2:]
+    steps = path - pad(path[..., :-1], (1, 0))
+    precision = (-2 * logs).exp()
+    pull, fit = precision[..., :1] * steps, precision[..., 1:] * seen * (y - path)
+    squares = torch.stack([(pull * steps).sum(-1), (fit * (y - path)).sum(-1)], -1)
+    density = -0.5 * (squares + (logs / _PRIOR_SD) ** 2) - sizes * logs
+    constant = -0.5 * _LOG_2PI * (_STEPS + 2 + len(_Y)) - 2 * math.log(_PRIOR_SD)
+    by_path = fit - pull + pad(pull[..., 1:], (0, 1))
+    return density.sum(-1) + constant, torch.cat([squares - sizes - logs / _PRIOR_SD**2, by_path], -1)
 
 
 def filtered(logs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,30 +107,20 @@ class ScalesLaw:
         return found[:n]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrownianTask(ExactTask):
-    """Brownian motion with a gap."""
+_scales = cache(ScalesLaw)
 
-    @cached_property
-    def scales(self) -> ScalesLaw:
-        """The law of the two scales."""
-        return ScalesLaw(_CELL)
 
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> BrownianTarget:
-        """The density, the same for all replicates."""
-        return BrownianTarget(device, dtype)
-
-    def exact(self, n: int, generator: Generator) -> Tensor:
-        """Independent exact draws, (n, D) float64: scales first, then the path backwards."""
-        logs = self.scales.sample(n, generator)
-        _, means, variances = filtered(logs)
-        step = (2 * logs[:, 0]).exp()
-        z = torch.randn(_STEPS, n, generator=generator, dtype=torch.float64)
-        path = [means[:, -1] + variances[:, -1].sqrt() * z[-1]]
-        for t in reversed(range(_STEPS - 1)):
-            gain = variances[:, t] / (variances[:, t] + step)
-            path.append(means[:, t] + gain * (path[-1] - means[:, t]) + ((1 - gain) * variances[:, t]).sqrt() * z[t])
-        return torch.cat([logs, torch.stack(path[::-1], -1)], -1)
+def _draws(n: int, generator: Generator) -> Tensor:
+    """Scales first, then the path backwards."""
+    logs = _scales(_CELL).sample(n, generator)
+    _, means, variances = filtered(logs)
+    step = (2 * logs[:, 0]).exp()
+    z = torch.randn(_STEPS, n, generator=generator, dtype=torch.float64)
+    path = [means[:, -1] + variances[:, -1].sqrt() * z[-1]]
+    for t in reversed(range(_STEPS - 1)):
+        gain = variances[:, t] / (variances[:, t] + step)
+        path.append(means[:, t] + gain * (path[-1] - means[:, t]) + ((1 - gain) * variances[:, t]).sqrt() * z[t])
+    return torch.cat([logs, torch.stack(path[::-1], -1)], -1)
 
 
 def _moments(law: ScalesLaw) -> tuple[Tensor, Tensor]:
@@ -166,7 +148,7 @@ def _facts() -> Facts:
     return Facts(mean=mean, sd=sd, log_z=law.log_z)
 
 
-BROWNIAN_32 = BrownianTask(
+BROWNIAN_32 = FormulaTask(
     name="brownian-32",
     summary="Brownian motion with a gap and two unknown scales",
     dim=_STEPS + 2,
@@ -175,4 +157,7 @@ BROWNIAN_32 = BrownianTask(
     metrics=(*LEAN_METRICS, *LOG_Z_METRICS),
     start=Uniform(),
     facts=_facts(),
+    formula=_density,
+    constants=_constants,
+    draws=_draws,
 )

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.target import JointTarget, Target
+from parvibench.core.target import FormulaTarget, Target
 from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS, Facts, Task
 from parvibench.data.fetch import fetch
 
@@ -51,6 +51,7 @@ _COUNTS = (
     "0000000000000000000100000100000010000001000000000000100100111000000000000000010000000000100000000000"
     "0000000000000000000000000010010000000000000010000000000000000000000001000000000000000000000000000000"
 )
+_POINTS = sum(map(int, _COUNTS))
 
 
 @cache
@@ -70,34 +71,24 @@ def _pines(side: int) -> Tensor:
     return torch.from_numpy(np.bincount(i * side + j, minlength=side**2)).double()
 
 
-class CoxTarget(JointTarget):
-    """The posterior of the log intensity, not normalised."""
-
-    dim = _CELLS
-
-    def __init__(self, device: torch.device | str, dtype: torch.dtype) -> None:
-        _, precision, log_det = _prior()
-        self._precision = precision.to(device, dtype)
-        counts = [int(c) for c in _COUNTS]
-        self._counts = torch.tensor(counts, dtype=dtype, device=device)
-        self._constant = -0.5 * (_CELLS * math.log(2 * math.pi) + log_det) - sum(counts) * math.log(_CELLS)
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both from one product with K^-1."""
-        apart = x - _MEAN
-        pull = apart @ self._precision
-        expected = x.exp() / _CELLS
-        terms = self._counts * x - expected - 0.5 * apart * pull
-        return terms.sum(-1) + self._constant, self._counts - expected - pull
+def _density(x: Tensor, precision: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of the log intensity, not normalised, and score, from one product with K^-1."""
+    apart = x - _MEAN
+    pull = apart @ precision
+    expected = x.exp() / _CELLS
+    terms = counts * x - expected - 0.5 * apart * pull
+    constant = -0.5 * (_CELLS * math.log(2 * math.pi) + _prior()[2]) - _POINTS * math.log(_CELLS)
+    return terms.sum(-1) + constant, counts - expected - pull
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoxTask(Task):
     """A log Gaussian Cox process given points."""
 
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> CoxTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The posterior, the same for all replicates."""
-        return CoxTarget(device, dtype)
+        counts = torch.tensor([int(c) for c in _COUNTS], dtype=dtype, device=device)
+        return FormulaTarget(self.dim, _density, (_prior()[1].to(device, dtype), counts))
 
     def prior(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """Draws from the prior, (R, n, D) float64."""
@@ -110,31 +101,26 @@ class CoxTask(Task):
         return self.prior(target, n, generators)
 
 
-class PinesTarget(JointTarget):
-    """The posterior of the whitened log intensity, not normalised."""
-
-    prior_precision = 1.0
-
-    def __init__(self, side: int, device: torch.device | str, dtype: torch.dtype) -> None:
-        self.dim = side**2
-        self._counts, self._factor = _pines(side).to(device, dtype), _prior(side)[0].to(device, dtype)
-        self._constant = -0.5 * self.dim * math.log(2 * math.pi)
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both from two products with L."""
-        field = _MEAN + x @ self._factor.T
-        expected = field.exp() / self.dim
-        terms = (self._counts * field - expected).sum(-1) - 0.5 * x.square().sum(-1)
-        return terms + self._constant, (self._counts - expected) @ self._factor - x
+def _whitened(x: Tensor, factor: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of the whitened log intensity, not normalised, and score, from two products with L."""
+    cells = len(counts)
+    field = _MEAN + x @ factor.T
+    expected = field.exp() / cells
+    terms = (counts * field - expected).sum(-1) - 0.5 * x.square().sum(-1)
+    return terms - 0.5 * cells * math.log(2 * math.pi), (counts - expected) @ factor - x
 
 
 @dataclass(frozen=True, kw_only=True)
 class PinesTask(Task):
     """The log Gaussian Cox process of the Finnish pines."""
 
-    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> PinesTarget:
+    def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The posterior, the same for all replicates."""
-        return PinesTarget(math.isqrt(self.dim), device, dtype)
+        side = math.isqrt(self.dim)
+        constants = [t.to(device, dtype) for t in (_prior(side)[0], _pines(side))]
+        target = FormulaTarget(self.dim, _whitened, constants)
+        target.prior_precision = 1.0
+        return target
 
     def initial(self, target: Target, n: int, generators: Sequence[Generator]) -> Tensor:
         """The prior."""

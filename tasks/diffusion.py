@@ -187,20 +187,6 @@ class Smoother:
         second = self.marginals @ self.grid**2 * self._spacing
         return mean, np.sqrt(second - mean**2)
 
-    def quantiles(self, q: float) -> Array:
-        """Quantiles of x_1 ... x_d at level q, (d,): linear interpolation, then one Newton step."""
-        found = []
-        for density, cdf in zip(self.marginals, self.cdf(), strict=True):
-            spline = CubicSpline(self.grid, density)
-            x = np.interp(q, cdf, self.grid)
-            found.append(x - (spline.integrate(self.grid[0], x) - q) / spline(x))
-        return np.array(found)
-
-    def cdf(self) -> Array:
-        """Distribution functions of x_1 ... x_d on the grid, (d, G)."""
-        p = self.marginals * self._spacing
-        return np.asarray(p.cumsum(1) - p / 2)
-
     def sample(self, n: int, generator: Generator) -> Tensor:
         """Independent paths, (n, d) float64."""
         blocks = [min(self._BLOCK, n - i) for i in range(0, n, self._BLOCK)]

@@ -16,53 +16,45 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.target import InJax, JointTarget
+from parvibench.core.target import Formula, InJax
 
-from ._posterior import Place, PosteriorTask, Variables, half_student
-from ._transforms import POSITIVE, Layout, Parameter, layout
+from ._posterior import PosteriorTask, by_formula, half_student, posterior
+from ._transforms import POSITIVE, Parameter, layout
 
 _EFFECTS = (28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0)
 _ERRORS = (15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0)
 _SCHOOLS = len(_EFFECTS)
 _MU_SD, _TAU_SCALE = 5.0, 5.0
-_CITATION = "Rubin (1981), Journal of Educational Statistics 6; posteriordb eight_schools"
 
 
-class SchoolsTarget(JointTarget):
-    """The unnormalised posterior of (theta, mu, log tau), or of (z, mu, log tau)."""
+def _centred(x: Tensor, y: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (theta, mu, log tau), unnormalised, and score."""
+    theta, mu, log_tau = x[..., :_SCHOOLS], x[..., -2:-1], x[..., -1:]
+    misfit, apart, shrink = y - theta, theta - mu, (-2 * log_tau).exp()
+    fit, pull = precision * misfit, shrink * apart
+    spread = (pull * apart).sum(-1, keepdim=True)
+    density = -0.5 * ((fit * misfit).sum(-1) + spread.squeeze(-1)) - _SCHOOLS * log_tau.squeeze(-1)
+    return _with_prior(density, fit - pull, pull.sum(-1, keepdim=True), spread - _SCHOOLS, mu, log_tau)
 
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim, self.centred = parameters.dim, "theta" in parameters.places
-        self._y, self._precision = place(data["y"]), place(data["sigma"] ** -2)
 
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        first, mu, log_tau = x[..., :_SCHOOLS], x[..., -2:-1], x[..., -1:]
-        prior, prior_slope = half_student(log_tau, 1, _TAU_SCALE)
-        density, by_first, by_mu, by_tau = (self._centred if self.centred else self._noncentred)(first, mu, log_tau)
-        log_p = density + (prior + log_tau - 0.5 * (mu / _MU_SD) ** 2).squeeze(-1)
-        return log_p, torch.cat([by_first, by_mu - mu / _MU_SD**2, by_tau + prior_slope + 1], -1)
+def _noncentred(x: Tensor, y: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (z, mu, log tau), unnormalised, and score."""
+    z, mu, log_tau = x[..., :_SCHOOLS], x[..., -2:-1], x[..., -1:]
+    tau = log_tau.exp()
+    misfit = y - mu - tau * z
+    fit = precision * misfit
+    density = -0.5 * ((fit * misfit) + z**2).sum(-1)
+    along = tau * fit
+    return _with_prior(density, along - z, fit.sum(-1, keepdim=True), (along * z).sum(-1, keepdim=True), mu, log_tau)
 
-    def _centred(self, theta: Tensor, mu: Tensor, log_tau: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Likelihood times p(theta | mu, tau), and its derivatives."""
-        misfit, apart, shrink = self._y - theta, theta - mu, (-2 * log_tau).exp()
-        fit, pull = self._precision * misfit, shrink * apart
-        spread = (pull * apart).sum(-1, keepdim=True)
-        density = -0.5 * ((fit * misfit).sum(-1) + spread.squeeze(-1)) - _SCHOOLS * log_tau.squeeze(-1)
-        return density, fit - pull, pull.sum(-1, keepdim=True), spread - _SCHOOLS
 
-    def _noncentred(self, z: Tensor, mu: Tensor, log_tau: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Likelihood times p(z), and its derivatives."""
-        tau = log_tau.exp()
-        misfit = self._y - mu - tau * z
-        fit = self._precision * misfit
-        density = -0.5 * ((fit * misfit) + z**2).sum(-1)
-        along = tau * fit
-        return density, along - z, fit.sum(-1, keepdim=True), (along * z).sum(-1, keepdim=True)
-
-    def in_jax(self) -> InJax:
-        """The same, up to a constant."""
-        return InJax(_centred_in_jax if self.centred else _noncentred_in_jax, (np.array(_EFFECTS), np.array(_ERRORS)))
+def _with_prior(
+    density: Tensor, by_first: Tensor, by_mu: Tensor, by_tau: Tensor, mu: Tensor, log_tau: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Log density and score with those of the prior of mu and log tau."""
+    prior, slope = half_student(log_tau, 1, _TAU_SCALE)
+    log_p = density + (prior + log_tau - 0.5 * (mu / _MU_SD) ** 2).squeeze(-1)
+    return log_p, torch.cat([by_first, by_mu - mu / _MU_SD**2, by_tau + slope + 1], -1)
 
 
 def _centred_in_jax(data: Any, x: Any) -> Any:
@@ -89,32 +81,25 @@ def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
     return -0.5 * fit.sum() - 0.5 * (mu / _MU_SD) ** 2 - jnp.log1p((tau / _TAU_SCALE) ** 2)
 
 
-def _table() -> Variables:
-    return {"y": np.array(_EFFECTS), "sigma": np.array(_ERRORS)}
+def _task(name: str, summary: str, tags: str, effects: str, formula: Formula, in_jax: Any) -> PosteriorTask:
+    data = np.array(_EFFECTS), np.array(_ERRORS)
+    return posterior(
+        f"eight-schools-{name}",
+        summary,
+        tags,
+        "Rubin (1981), Journal of Educational Statistics 6; posteriordb eight_schools",
+        layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE)),
+        by_formula(lambda table: (table["y"], table["sigma"] ** -2), formula, InJax(in_jax, data)),
+        data=(),
+        table=lambda: dict(zip(("y", "sigma"), data, strict=True)),
+    )
 
 
-def _layout(effects: str) -> Layout:
-    return layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE))
-
-
-EIGHT_SCHOOLS_CENTERED = PosteriorTask(
-    name="eight-schools-centered",
-    summary="effects of eight schools and how much they vary: a funnel",
-    dim=10,
-    tags=frozenset({"posterior", "hierarchical", "funnel"}),
-    citation=_CITATION,
-    layout=_layout("theta"),
-    make=SchoolsTarget,
-    table=_table,
-)
-
-EIGHT_SCHOOLS_NONCENTERED = PosteriorTask(
-    name="eight-schools-noncentered",
-    summary="effects of eight schools in standardised coordinates",
-    dim=10,
-    tags=frozenset({"posterior", "hierarchical"}),
-    citation=_CITATION,
-    layout=_layout("theta_trans"),
-    make=SchoolsTarget,
-    table=_table,
-)
+EIGHT_SCHOOLS_CENTERED = _task(
+    "centered", "effects of eight schools and how much they vary: a funnel", "hierarchical, funnel", "theta", _centred,
+    _centred_in_jax,
+)  # fmt: skip
+EIGHT_SCHOOLS_NONCENTERED = _task(
+    "noncentered", "effects of eight schools in standardised coordinates", "hierarchical", "theta_trans", _noncentred,
+    _noncentred_in_jax,
+)  # fmt: skip

@@ -12,94 +12,80 @@
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Parameter, layout
+from ._posterior import Make, ModelTarget, Place, Variables, by_model, posterior
+from ._transforms import POSITIVE, Layout, Parameter, layout
 
 _JITTER = 1e-10
 
 
-class KernelTarget(ModelTarget):
-    """What the two exact processes share; their matrices are double whatever the states are."""
+def _in_double(log_joint: Callable[..., Tensor]) -> Make:
+    """The density of an exact process; its inputs and responses are double whatever the states are."""
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Squared distances, responses and counts."""
-        self._device = place(0).device
-        x, self._y, self._counts = (torch.tensor(data[name], device=self._device) for name in ("x", "y", "k"))
-        self._halves = -0.5 * (x[:, None] - x) ** 2
-        self._eye = torch.eye(len(x), dtype=torch.float64, device=self._device)
+    def make(parameters: Layout, data: Variables, place: Place) -> ModelTarget:
+        names = ("x", "y", "k")
+        return ModelTarget(parameters, log_joint, [torch.tensor(data[n], device=place(0).device) for n in names])
 
-    def factor(self, rho: Tensor, alpha: Tensor, noise: Tensor | float) -> Tensor:
-        """Lower Cholesky factor of the kernel's matrix plus noise on its diagonal, (R, N, n, n)."""
-        rho, alpha = rho.double()[..., None, None], alpha.double()[..., None, None]
-        kernel = alpha**2 * (self._halves / rho**2).exp()
-        return torch.linalg.cholesky_ex(kernel + noise * self._eye)[0]
-
-    @staticmethod
-    def prior(rho: Tensor, alpha: Tensor) -> Tensor:
-        """Log density of the length and the height."""
-        return 24 * rho.log() - 4 * rho - 0.5 * (alpha / 2) ** 2
+    return make
 
 
-class RegressionTarget(KernelTarget):
-    """The unnormalised posterior of (log rho, log alpha, log sigma)."""
-
-    def log_joint(self, rho: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        factor = self.factor(rho, alpha, sigma.double()[..., None, None])
-        z = torch.linalg.solve_triangular(factor, self._y.expand(*rho.shape, -1).unsqueeze(-1), upper=False)
-        likelihood = -0.5 * z.square().sum((-2, -1)) - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return likelihood.to(rho) + self.prior(rho, alpha) - 0.5 * sigma**2
+def _factor(x: Tensor, rho: Tensor, alpha: Tensor, noise: Tensor | float) -> Tensor:
+    """Lower Cholesky factor of the kernel's matrix plus noise on its diagonal, (R, N, n, n)."""
+    rho, alpha = rho.double()[..., None, None], alpha.double()[..., None, None]
+    kernel = alpha**2 * (-0.5 * (x[:, None] - x) ** 2 / rho**2).exp()
+    return torch.linalg.cholesky_ex(kernel + noise * torch.eye(len(x), dtype=x.dtype, device=x.device))[0]
 
 
-class PoissonTarget(KernelTarget):
-    """The unnormalised posterior of (log rho, log alpha, z)."""
-
-    def log_joint(self, rho: Tensor, alpha: Tensor, f_tilde: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        factor = self.factor(rho, alpha, _JITTER)
-        f = (factor @ f_tilde.double().unsqueeze(-1)).squeeze(-1)
-        likelihood = (self._counts * f - f.exp()).sum(-1)
-        return likelihood.to(rho) + self.prior(rho, alpha) - 0.5 * f_tilde.square().sum(-1)
+def _prior(rho: Tensor, alpha: Tensor) -> Tensor:
+    """Log density of the length and the height."""
+    return 24 * rho.log() - 4 * rho - 0.5 * (alpha / 2) ** 2
 
 
-class AccelerationTarget(ModelTarget):
-    """The unnormalised posterior of two processes by their basis functions."""
+def _regression(x: Tensor, y: Tensor, _: Tensor, rho: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
+    """Log joint density of the length, the height and the variance of the noise."""
+    factor = _factor(x, rho, alpha, sigma.double()[..., None, None])
+    z = torch.linalg.solve_triangular(factor, y.expand(*rho.shape, -1).unsqueeze(-1), upper=False)
+    likelihood = -0.5 * z.square().sum((-2, -1)) - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return likelihood.to(rho) + _prior(rho, alpha) - 0.5 * sigma**2
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Responses, basis functions and their frequencies, of the mean and of the logarithm of the noise."""
-        self._y = place(data["Y"])
-        self._bases = [place(data[name].T) for name in ("Xgp_1", "Xgp_sigma_1")]
-        self._frequencies = [place(data[name].squeeze(-1)) for name in ("slambda_1", "slambda_sigma_1")]
 
-    def log_joint(
-        self,
-        Intercept: Tensor,
-        sdgp_1: Tensor,
-        lscale_1: Tensor,
-        zgp_1: Tensor,
-        Intercept_sigma: Tensor,
-        sdgp_sigma_1: Tensor,
-        lscale_sigma_1: Tensor,
-        zgp_sigma_1: Tensor,
-    ) -> Tensor:
-        """Log of prior times likelihood."""
-        mean, prior_of_mean = self._process(0, sdgp_1, lscale_1, zgp_1)
-        noise, prior_of_noise = self._process(1, sdgp_sigma_1, lscale_sigma_1, zgp_sigma_1)
-        log_sd = Intercept_sigma.unsqueeze(-1) + noise
-        z = (self._y - Intercept.unsqueeze(-1) - mean) * (-log_sd).exp()
-        prior = prior_of_mean + prior_of_noise + _student(Intercept, -13, 36) + _student(Intercept_sigma, 0, 10)
-        return prior - (0.5 * z.square() + log_sd).sum(-1)
+def _poisson(x: Tensor, _: Tensor, counts: Tensor, rho: Tensor, alpha: Tensor, f_tilde: Tensor) -> Tensor:
+    """Log joint density of the length, the height and z."""
+    f = (_factor(x, rho, alpha, _JITTER) @ f_tilde.double().unsqueeze(-1)).squeeze(-1)
+    likelihood = (counts * f - f.exp()).sum(-1)
+    return likelihood.to(rho) + _prior(rho, alpha) - 0.5 * f_tilde.square().sum(-1)
 
-    def _process(self, which: int, sd: Tensor, length: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Values of a process at the rows, (R, N, n), and the log prior of its parameters."""
-        decay = (-0.25 * (length.unsqueeze(-1) * self._frequencies[which]) ** 2).exp()
-        height = sd * (math.sqrt(2 * math.pi) * length).sqrt()
-        prior = _student(sd, 0, 36) - 2.124909 * length.log() - 0.0177 / length - 0.5 * z.square().sum(-1)
-        return (height.unsqueeze(-1) * decay * z) @ self._bases[which], prior
+
+def _bases(data: Variables) -> tuple[object, ...]:
+    """Responses; basis functions and their frequencies, of the mean and of the logarithm of the noise."""
+    of = ("_1", "_sigma_1")
+    return data["Y"], *(a for s in of for a in (data[f"Xgp{s}"].T, data[f"slambda{s}"].squeeze(-1)))
+
+
+def _acceleration(
+    y: Tensor, mean_basis: Tensor, mean_frequencies: Tensor, sd_basis: Tensor, sd_frequencies: Tensor, **of: Tensor
+) -> Tensor:
+    """Log joint density of two processes by their basis functions."""
+    mean, prior_of_mean = _process(mean_basis, mean_frequencies, of["sdgp_1"], of["lscale_1"], of["zgp_1"])
+    scales = of["sdgp_sigma_1"], of["lscale_sigma_1"], of["zgp_sigma_1"]
+    noise, prior_of_noise = _process(sd_basis, sd_frequencies, *scales)
+    log_sd = of["Intercept_sigma"].unsqueeze(-1) + noise
+    z = (y - of["Intercept"].unsqueeze(-1) - mean) * (-log_sd).exp()
+    intercepts = _student(of["Intercept"], -13, 36), _student(of["Intercept_sigma"], 0, 10)
+    prior = prior_of_mean + prior_of_noise + intercepts[0] + intercepts[1]
+    return prior - (0.5 * z.square() + log_sd).sum(-1)
+
+
+def _process(basis: Tensor, frequencies: Tensor, sd: Tensor, length: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of a process at the rows, (R, N, n), and the log prior of its parameters."""
+    decay = (-0.25 * (length.unsqueeze(-1) * frequencies) ** 2).exp()
+    height = sd * (math.sqrt(2 * math.pi) * length).sqrt()
+    prior = _student(sd, 0, 36) - 2.124909 * length.log() - 0.0177 / length - 0.5 * z.square().sum(-1)
+    return (height.unsqueeze(-1) * decay * z) @ basis, prior
 
 
 def _student(x: Tensor, centre: float, scale: float) -> Tensor:
@@ -115,7 +101,7 @@ GP_REGR = posterior(
     "gaussian process",
     "posteriordb gp_pois_regr-gp_regr",
     layout(_RHO, _ALPHA, Parameter("sigma", None, POSITIVE)),
-    RegressionTarget,
+    _in_double(_regression),
 )
 
 GP_POIS_REGR = posterior(
@@ -124,7 +110,7 @@ GP_POIS_REGR = posterior(
     "gaussian process, hierarchical",
     "posteriordb gp_pois_regr-gp_pois_regr",
     layout(_RHO, _ALPHA, Parameter("f_tilde", 11)),
-    PoissonTarget,
+    _in_double(_poisson),
 )
 
 ACCEL_GP = posterior(
@@ -142,5 +128,5 @@ ACCEL_GP = posterior(
         Parameter("lscale_sigma_1", None, POSITIVE),
         Parameter("zgp_sigma_1", 20),
     ),
-    AccelerationTarget,
+    by_model(_bases, _acceleration),
 )

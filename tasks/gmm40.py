@@ -19,7 +19,7 @@ import torch
 from parvibench.core.exact import Normal
 from parvibench.core.task import LEAN_METRICS, LOG_Z_METRICS
 
-from .mixtures import MixtureTask, SphericalMixture
+from .mixtures import Mixture, MixtureTask
 
 _COMPONENTS = 40
 _HALF_WIDTH = 40.0
@@ -28,7 +28,7 @@ _HALF_WIDTH = 40.0
 def _task(dim: int, sd: float, citation: str) -> MixtureTask:
     numbers = torch.rand(_COMPONENTS, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
     weights = torch.full((_COMPONENTS,), 1 / _COMPONENTS, dtype=torch.float64)
-    mixture = SphericalMixture(_HALF_WIDTH * (2 * numbers.double() - 1), weights, sd**2)
+    mixture = Mixture(_HALF_WIDTH * (2 * numbers.double() - 1), weights, variance=sd**2)
     counted = ("modes_found",) if dim == 2 else ()
     return MixtureTask(
         name=f"gmm40-{dim}d",

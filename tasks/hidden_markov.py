@@ -14,7 +14,7 @@ weights of 1, not with probabilities: a constant.
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, Variables, log_add, posterior
+from ._posterior import by_model, log_add, posterior
 from ._transforms import POSITIVE_ORDERED, SIMPLEX, Parameter, layout
 
 _STATES = 2
@@ -29,46 +29,28 @@ def log_product(a: Tensor) -> Tensor:
     return a.squeeze(-1)
 
 
-class MarkovTarget(ModelTarget):
-    """The unnormalised posterior of two rows of transitions and of the emissions."""
-
-    def likelihood(self, emissions: Tensor, theta1: Tensor, theta2: Tensor) -> Tensor:
-        """Log likelihood of log densities of emissions, (2, R, N, T), and rows of transitions, (R, N, 2)."""
-        transitions = torch.stack([theta1, theta2]).log().movedim(-1, 1)
-        paths = emissions[:, None, ..., 0] + log_product(transitions.unsqueeze(-1) + emissions[..., 1:])
-        return log_add(log_add(paths[0, 0], paths[0, 1]), log_add(paths[1, 0], paths[1, 1]))
+def _likelihood(emissions: Tensor, theta1: Tensor, theta2: Tensor) -> Tensor:
+    """Log likelihood of log densities of emissions, (2, R, N, T), and rows of transitions, (R, N, 2)."""
+    transitions = torch.stack([theta1, theta2]).log().movedim(-1, 1)
+    paths = emissions[:, None, ..., 0] + log_product(transitions.unsqueeze(-1) + emissions[..., 1:])
+    return log_add(log_add(paths[0, 0], paths[0, 1]), log_add(paths[1, 0], paths[1, 1]))
 
 
-class ExampleTarget(MarkovTarget):
-    """Gaussian emissions of variance 1."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The series and the means of the prior."""
-        self._y, self._centres = place(data["y"]), place((3, 10))
-
-    def log_joint(self, theta1: Tensor, theta2: Tensor, mu: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        emissions = -0.5 * (self._y - _leading(mu)) ** 2
-        prior = -0.5 * (mu - self._centres).square().sum(-1)
-        return prior + self.likelihood(emissions, theta1, theta2)
+def _example(y: Tensor, centres: Tensor, theta1: Tensor, theta2: Tensor, mu: Tensor) -> Tensor:
+    """Log joint density, of Gaussian emissions of variance 1 and the means of the prior."""
+    emissions = -0.5 * (y - _leading(mu)) ** 2
+    prior = -0.5 * (mu - centres).square().sum(-1)
+    return prior + _likelihood(emissions, theta1, theta2)
 
 
-class DriveTarget(MarkovTarget):
-    """Exponential emissions, two a step."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The series, the means of the prior, and the weights of the Dirichlet priors less 1."""
-        self._u, self._v = place(data["u"]), place(data["v"])
-        self._centres, self._weights = place((0, 3)), place(data["alpha"] - 1)
-
-    def log_joint(self, theta1: Tensor, theta2: Tensor, phi: Tensor, **others: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        rates = phi, others["lambda"]  # a word of Python's
-        constant = _leading(rates[0].log() + rates[1].log())
-        emissions = constant - self._u * _leading(rates[0]) - self._v * _leading(rates[1])
-        prior = sum(-0.5 * (rate - self._centres).square().sum(-1) for rate in rates)
-        rows = (self._weights[0] * theta1.log() + self._weights[1] * theta2.log()).sum(-1)
-        return prior + rows + self.likelihood(emissions, theta1, theta2)
+def _drive(u: Tensor, v: Tensor, centres: Tensor, weights: Tensor, **of: Tensor) -> Tensor:
+    """Log joint density, of exponential emissions, two a step; weights of the Dirichlet priors are less 1."""
+    theta1, theta2, rates = of["theta1"], of["theta2"], (of["phi"], of["lambda"])
+    constant = _leading(rates[0].log() + rates[1].log())
+    emissions = constant - u * _leading(rates[0]) - v * _leading(rates[1])
+    prior = sum(-0.5 * (rate - centres).square().sum(-1) for rate in rates)
+    rows = (weights[0] * theta1.log() + weights[1] * theta2.log()).sum(-1)
+    return prior + rows + _likelihood(emissions, theta1, theta2)
 
 
 def _leading(x: Tensor) -> Tensor:
@@ -84,7 +66,7 @@ HMM_EXAMPLE = posterior(
     "time series",
     "posteriordb hmm_example-hmm_example",
     layout(*_ROWS, Parameter("mu", _STATES, POSITIVE_ORDERED)),
-    ExampleTarget,
+    by_model(lambda data: (data["y"], (3, 10)), _example),
 )
 
 HMM_DRIVE = posterior(
@@ -93,5 +75,5 @@ HMM_DRIVE = posterior(
     "time series, multimodal",
     "posteriordb bball_drive_event_0-hmm_drive_0",
     layout(*_ROWS, *(Parameter(name, _STATES, POSITIVE_ORDERED) for name in ("phi", "lambda"))),
-    DriveTarget,
+    by_model(lambda data: (data["u"], data["v"], (0, 3), data["alpha"] - 1), _drive),
 )

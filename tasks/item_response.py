@@ -9,42 +9,33 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from parvibench.core.target import JointTarget
-
-from ._posterior import Place, Variables, half_student, posterior
-from ._transforms import POSITIVE, Layout, Parameter, layout
+from ._posterior import by_formula, half_student, posterior
+from ._transforms import POSITIVE, Parameter, layout
 
 _ITEMS, _PERSONS = 20, 100
 _SCALE, _MU_SD = 2.0, 5.0
 
 
-class ItemsTarget(JointTarget):
-    """The unnormalised posterior of (log sigma_theta, theta, log sigma_a, log a, mu_b, log sigma_b, b)."""
-
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        self._sizes = [p.free for p in parameters.parameters]
-        self._y = place(data["y"])
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        log_sd_theta, theta, log_sd_a, log_a, mu, log_sd_b, b = torch.split(x, self._sizes, -1)
-        logs = torch.cat([log_sd_theta, log_sd_a, log_sd_b], -1)
-        prior, slope = half_student(logs, 1, _SCALE)
-        log_p = (prior + logs).sum(-1) - 0.5 * (mu / _MU_SD).square().squeeze(-1)
-        effects = [_gaussian(theta, log_sd_theta), _gaussian(log_a, log_sd_a), _gaussian(b - mu, log_sd_b)]
-        a = log_a.exp()
-        apart = theta.unsqueeze(-2) - b.unsqueeze(-1)  # (R, N, items, persons)
-        logits = a.unsqueeze(-1) * apart
-        miss = self._y - logits.sigmoid()
-        log_p = log_p + sum(e[0] for e in effects) + (self._y * logits + logsigmoid(-logits)).sum((-2, -1))
-        by_theta = (a.unsqueeze(-2) @ miss).squeeze(-2) + effects[0][1]
-        by_log_a = (miss * logits).sum(-1) + effects[1][1]
-        by_b = -a * miss.sum(-1) + effects[2][1]
-        by_mu = -effects[2][1].sum(-1, keepdim=True) - mu / _MU_SD**2
-        by_logs = torch.cat([e[2] for e in effects], -1) + slope + 1
-        t, d, s = torch.split(by_logs, 1, -1)
-        return log_p, torch.cat([t, by_theta, d, by_log_a, by_mu, s, by_b], -1)
+def _density(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (log sigma_theta, theta, log sigma_a, log a, mu_b, log sigma_b, b), unnormalised, and score."""
+    sizes = [1, _PERSONS, 1, _ITEMS, 1, 1, _ITEMS]
+    log_sd_theta, theta, log_sd_a, log_a, mu, log_sd_b, b = torch.split(x, sizes, -1)
+    logs = torch.cat([log_sd_theta, log_sd_a, log_sd_b], -1)
+    prior, slope = half_student(logs, 1, _SCALE)
+    log_p = (prior + logs).sum(-1) - 0.5 * (mu / _MU_SD).square().squeeze(-1)
+    effects = [_gaussian(theta, log_sd_theta), _gaussian(log_a, log_sd_a), _gaussian(b - mu, log_sd_b)]
+    a = log_a.exp()
+    apart = theta.unsqueeze(-2) - b.unsqueeze(-1)  # (R, N, items, persons)
+    logits = a.unsqueeze(-1) * apart
+    miss = y - logits.sigmoid()
+    log_p = log_p + sum(e[0] for e in effects) + (y * logits + logsigmoid(-logits)).sum((-2, -1))
+    by_theta = (a.unsqueeze(-2) @ miss).squeeze(-2) + effects[0][1]
+    by_log_a = (miss * logits).sum(-1) + effects[1][1]
+    by_b = -a * miss.sum(-1) + effects[2][1]
+    by_mu = -effects[2][1].sum(-1, keepdim=True) - mu / _MU_SD**2
+    by_logs = torch.cat([e[2] for e in effects], -1) + slope + 1
+    t, d, s = torch.split(by_logs, 1, -1)
+    return log_p, torch.cat([t, by_theta, d, by_log_a, by_mu, s, by_b], -1)
 
 
 def _gaussian(z: Tensor, log_sd: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,5 +59,5 @@ IRT_2PL = posterior(
         Parameter("sigma_b", None, POSITIVE),
         Parameter("b", _ITEMS),
     ),
-    ItemsTarget,
+    by_formula(lambda data: [data["y"]], _density),
 )

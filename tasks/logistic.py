@@ -35,12 +35,12 @@ class LogisticTarget(Target):
 
     Args:
         signed: (n, D) rows x_i, negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
-        prior_precision: m.
+        prior_precision: m; None is a flat prior.
     """
 
-    def __init__(self, signed: Tensor, prior_precision: float) -> None:
+    def __init__(self, signed: Tensor, prior_precision: float | None = None) -> None:
         self.rows, self.dim = signed.shape
-        self.prior_precision: float = prior_precision
+        self.prior_precision = prior_precision
         self._signed = signed
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
@@ -83,12 +83,14 @@ class LogisticTarget(Target):
         return self._signed[batch], len(self._signed) / batch.shape[-1]
 
     def _log_density(self, x: Tensor, likelihood: Tensor, scale: float) -> Tensor:
-        return scale * likelihood - 0.5 * self.prior_precision * x.square().sum(-1)
+        fit = scale * likelihood
+        return fit if self.prior_precision is None else fit - 0.5 * self.prior_precision * x.square().sum(-1)
 
     def _score(self, x: Tensor, misses: Tensor, signed: Tensor, scale: float) -> Tensor:
         """Scale A' u - m x, for u the probabilities (R, n, N) of the other response."""
         pull = (signed.mT @ misses).mT
-        return torch.add(pull if scale == 1 else scale * pull, x, alpha=-self.prior_precision)
+        pull = pull if scale == 1 else scale * pull
+        return pull if self.prior_precision is None else torch.add(pull, x, alpha=-self.prior_precision)
 
 
 def sum_of_logsigmoids(logits: Tensor, p: Tensor) -> Tensor:

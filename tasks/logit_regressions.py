@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.target import JointTarget
 from parvibench.data.loaders import load
 from parvibench.data.splits import moments
 
-from ._posterior import Array, Place, PosteriorTask, Variables, posterior
+from ._posterior import Array, Place, Variables, by_formula, posterior
 from ._transforms import POSITIVE, Layout, Parameter, layout
 from .logistic import LogisticTarget, sum_of_logsigmoids
 
@@ -33,28 +32,14 @@ def _signed(X: Array, y: Array) -> Array:
     return (2 * y - 1)[:, None] * X
 
 
-class FlatPriorTarget(LogisticTarget):
-    """The unnormalised posterior under a flat prior."""
-
-    def __init__(self, signed: Tensor) -> None:
-        super().__init__(signed, 0.0)
-        self.prior_precision = None  # type: ignore[assignment]
-
-    def _log_density(self, x: Tensor, likelihood: Tensor, scale: float) -> Tensor:
-        return scale * likelihood
-
-    def _score(self, x: Tensor, misses: Tensor, signed: Tensor, scale: float) -> Tensor:
-        return scale * (signed.mT @ misses).mT
-
-
 def _wells(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
     design = np.column_stack([np.ones_like(data["dist"]), data["dist"]])
-    return FlatPriorTarget(place(_signed(design, data["switched"])))
+    return LogisticTarget(place(_signed(design, data["switched"])))
 
 
 def _wells_dae(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
     columns = (np.ones_like(data["dist"]), data["dist"] / 100, data["arsenic"], data["educ"] / 4)
-    return FlatPriorTarget(place(_signed(np.column_stack(columns), data["switched"])))
+    return LogisticTarget(place(_signed(np.column_stack(columns), data["switched"])))
 
 
 def _dogs(parameters: Layout, data: Variables, place: Place) -> LogisticTarget:
@@ -69,29 +54,25 @@ def _german(parameters: Layout, data: Variables, place: Place) -> LogisticTarget
     return LogisticTarget(place(_signed(data["X"], data["y"])), 1.0)
 
 
-class SparseTarget(JointTarget):
-    """The unnormalised posterior of (log tau, log lambda, beta), coefficients w = tau lambda beta."""
+def _sparse(x: Tensor, signed: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of (log tau, log lambda, beta), unnormalised, and score, by coefficients w = tau lambda beta.
 
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        self._signed = place(_signed(data["X"], data["y"]))
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once: w's logarithmic derivatives by log tau and log lambda are 1."""
-        logs, beta = x[..., : _FEATURES + 1], x[..., _FEATURES + 1 :]
-        scales = logs.exp()
-        factor = scales[..., :1] * scales[..., 1:]
-        w = factor * beta
-        logits = self._signed @ w.mT
-        if x.requires_grad and torch.is_grad_enabled():
-            likelihood = torch.nn.functional.logsigmoid(logits).sum(-2)
-        else:
-            likelihood = sum_of_logsigmoids(logits, logits.sigmoid())
-        pull = (self._signed.mT @ (-logits).sigmoid()).mT  # of w
-        log_p = likelihood + (_SHAPE * logs - _RATE * scales).sum(-1) - 0.5 * beta.square().sum(-1)
-        by_log = pull * w
-        total = torch.cat([by_log.sum(-1, keepdim=True), by_log], -1)
-        return log_p, torch.cat([total + _SHAPE - _RATE * scales, pull * factor - beta], -1)
+    Their logarithmic derivatives by log tau and log lambda are 1.
+    """
+    logs, beta = x[..., : _FEATURES + 1], x[..., _FEATURES + 1 :]
+    scales = logs.exp()
+    factor = scales[..., :1] * scales[..., 1:]
+    w = factor * beta
+    logits = signed @ w.mT
+    if x.requires_grad and torch.is_grad_enabled():
+        likelihood = torch.nn.functional.logsigmoid(logits).sum(-2)
+    else:
+        likelihood = sum_of_logsigmoids(logits, logits.sigmoid())
+    pull = (signed.mT @ (-logits).sigmoid()).mT  # of w
+    log_p = likelihood + (_SHAPE * logs - _RATE * scales).sum(-1) - 0.5 * beta.square().sum(-1)
+    by_log = pull * w
+    total = torch.cat([by_log.sum(-1, keepdim=True), by_log], -1)
+    return log_p, torch.cat([total + _SHAPE - _RATE * scales, pull * factor - beta], -1)
 
 
 def _customers() -> Variables:
@@ -115,31 +96,16 @@ DOGS = posterior(
     "dogs", "whether dogs learn from shocks and avoidances", "classification, log-concave",
     "posteriordb dogs-dogs; Gelman & Hill (2006)", layout(Parameter("beta", 3)), _dogs, rows=750,
 )
+_HOFFMAN = "Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)"
+_BETA = Parameter("beta", _FEATURES)
+GERMAN_CREDIT = posterior(
+    "german-credit", "logistic regression on the German credit data", "classification, log-concave", _HOFFMAN,
+    layout(_BETA), _german, rows=1000, data=("german-credit",), table=_customers,
+)
+GERMAN_CREDIT_SPARSE = posterior(
+    "german-credit-sparse", "logistic regression on the German credit data with shrinking scales",
+    "classification, hierarchical, funnel, multimodal", _HOFFMAN,
+    layout(Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), _BETA),
+    by_formula(lambda data: [_signed(data["X"], data["y"])], _sparse), data=("german-credit",), table=_customers,
+)
 # fmt: on
-
-GERMAN_CREDIT = PosteriorTask(
-    name="german-credit",
-    summary="logistic regression on the German credit data",
-    dim=_FEATURES,
-    tags=frozenset({"posterior", "classification", "log-concave"}),
-    citation="Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)",
-    rows=1000,
-    data=("german-credit",),
-    layout=layout(Parameter("beta", _FEATURES)),
-    make=_german,
-    table=_customers,
-)
-
-GERMAN_CREDIT_SPARSE = PosteriorTask(
-    name="german-credit-sparse",
-    summary="logistic regression on the German credit data with shrinking scales",
-    dim=2 * _FEATURES + 1,
-    tags=frozenset({"posterior", "classification", "hierarchical", "funnel", "multimodal"}),
-    citation="Hoffman et al. (2019), arXiv:1903.03704; UCI Statlog (German Credit Data)",
-    data=("german-credit",),
-    layout=layout(
-        Parameter("tau", None, POSITIVE), Parameter("lambda", _FEATURES, POSITIVE), Parameter("beta", _FEATURES)
-    ),
-    make=SparseTarget,
-    table=_customers,
-)

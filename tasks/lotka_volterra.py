@@ -17,7 +17,7 @@ posterior log densities are right to 1e-6. Stan's own program integrates u and v
 
 import math
 from collections.abc import Callable
-from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ._posterior import ModelTarget, Place, Variables, posterior
-from ._transforms import POSITIVE, Parameter, layout
+from ._transforms import POSITIVE, Layout, Parameter, layout
 
 _STEPS = 3  # a year
 # Blanes & Moan's coefficients: p moves by a_1, q by b_1, p by a_2, ..., the same backwards from the middle.
@@ -113,19 +113,17 @@ class _Paths(torch.autograd.Function):
 class PopulationsTarget(ModelTarget):
     """The unnormalised posterior of log rates, log initial populations and log errors."""
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Logarithms of the counts, (2, 21), the first year first, and the prior of the rates."""
-        self._logs = place(np.log(np.vstack([data["y_init"], data["y"]]).T))
-        self._run: Callable[..., Tensor] = paths
-        self._centres, self._precisions = place((1, 0.05, 1, 0.05)), place((4, 400, 4, 400))
+    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
+        logs = np.log(np.vstack([data["y_init"], data["y"]]).T)
+        constants = [place(c) for c in (logs, (1, 0.05, 1, 0.05), (4, 400, 4, 400))]
+        super().__init__(parameters, partial(_log_joint, paths), constants)
+        self._by_hand = ModelTarget(parameters, partial(_log_joint, _Paths.apply), constants)
 
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once, by the derivative that is written by hand where none of it is wanted."""
         if x.requires_grad and torch.is_grad_enabled():
             return super().log_density_and_score(x, batch)
-        by_hand = copy(self)
-        by_hand._run = _Paths.apply
-        return super(PopulationsTarget, by_hand).log_density_and_score(x, batch)
+        return self._by_hand.log_density_and_score(x, batch)
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Gradient: (R, N, D) -> (R, N, D)."""
@@ -133,18 +131,26 @@ class PopulationsTarget(ModelTarget):
             return super().score(x, batch)
         return self.log_density_and_score(x)[1]
 
-    def log_joint(self, theta: Tensor, z_init: Tensor, sigma: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        start = z_init.log().movedim(-1, 0)
-        years = self._logs.shape[1] - 1
-        found = self._run(theta.movedim(-1, 0), start, years)
-        logs = torch.cat([start.unsqueeze(1), found], 1).movedim((0, 1), (-2, -1))  # (R, N, 2, 21)
-        apart = (self._logs - logs) / sigma.unsqueeze(-1)
-        likelihood = -0.5 * apart.square().sum((-2, -1)) - (years + 1) * sigma.log().sum(-1)
-        prior = -0.5 * (self._precisions * (theta - self._centres) ** 2).sum(-1)
-        # The densities of z_init and sigma less the logarithms that their Jacobians add again.
-        spread = (z_init.log() - math.log(10)).square().sum(-1) + (sigma.log() + 1).square().sum(-1)
-        return likelihood + prior - 0.5 * spread - z_init.log().sum(-1) - sigma.log().sum(-1)
+
+def _log_joint(
+    solve: Callable[..., Tensor],
+    counts: Tensor,
+    centres: Tensor,
+    precisions: Tensor,
+    theta: Tensor,
+    z_init: Tensor,
+    sigma: Tensor,
+) -> Tensor:
+    """Log joint density, of logarithms of the counts, (2, 21), the first year first, and the prior of the rates."""
+    start = z_init.log().movedim(-1, 0)
+    years = counts.shape[1] - 1
+    logs = torch.cat([start.unsqueeze(1), solve(theta.movedim(-1, 0), start, years)], 1)
+    apart = (counts - logs.movedim((0, 1), (-2, -1))) / sigma.unsqueeze(-1)  # (R, N, 2, 21)
+    likelihood = -0.5 * apart.square().sum((-2, -1)) - (years + 1) * sigma.log().sum(-1)
+    prior = -0.5 * (precisions * (theta - centres) ** 2).sum(-1)
+    # The densities of z_init and sigma less the logarithms that their Jacobians add again.
+    spread = (z_init.log() - math.log(10)).square().sum(-1) + (sigma.log() + 1).square().sum(-1)
+    return likelihood + prior - 0.5 * spread - z_init.log().sum(-1) - sigma.log().sum(-1)
 
 
 LOTKA_VOLTERRA = posterior(

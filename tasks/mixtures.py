@@ -32,7 +32,6 @@ K unit Gaussians with means within R of the origin, for which the iterations of 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,24 +49,20 @@ _MODES_COUNTED_UP_TO = 10
 
 
 @dataclass(frozen=True)
-class Mixture(ABC):
-    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64."""
+class Mixture:
+    """A mixture of Gaussians sum_k w_k N(m_k, C_k), float64; of one covariance v I in any dimension, at O(K D) a point."""
 
     means: Tensor  #: m, (K, D)
     weights: Tensor  #: w, (K,), summing to 1
+    covariances: Tensor | None = None  #: C, (K, D, D); None: v I
+    variance: float = 1.0  #: v
 
     @property
-    @abstractmethod
     def variances(self) -> Tensor:
-        """Diagonals of C, broadcastable to (K, D)."""
-
-    @abstractmethod
-    def noise(self, k: Tensor, z: Tensor) -> Tensor:
-        """Draws from N(0, C_k) out of standard normal ones: (n,) components and (n, D) -> (n, D)."""
-
-    @abstractmethod
-    def target(self, device: torch.device | str, dtype: torch.dtype) -> Target:
-        """The density."""
+        """Diagonals of C, (K, D), or v, (1, 1)."""
+        if self.covariances is None:
+            return torch.full((1, 1), self.variance, dtype=torch.float64)
+        return self.covariances.diagonal(dim1=-2, dim2=-1)
 
     def facts(self, with_modes: bool) -> Facts:
         """Exact moments; the modes where the components are apart."""
@@ -81,47 +76,9 @@ class Mixture(ABC):
         """Independent draws, (n, D) float64."""
         k = torch.multinomial(self.weights, n, replacement=True, generator=generator)
         z = torch.randn(n, self.means.shape[1], generator=generator, dtype=torch.float64)
-        return self.means[k] + self.noise(k, z)
-
-
-@dataclass(frozen=True)
-class FullMixture(Mixture):
-    """Components of any covariance."""
-
-    covariances: Tensor  #: C, (K, D, D)
-
-    @property
-    def variances(self) -> Tensor:
-        """Diagonals of C, (K, D)."""
-        return self.covariances.diagonal(dim1=-2, dim2=-1)
-
-    def noise(self, k: Tensor, z: Tensor) -> Tensor:
-        """Draws from N(0, C_k): (n,) and (n, D) -> (n, D)."""
-        return (torch.linalg.cholesky(self.covariances)[k] @ z.unsqueeze(-1)).squeeze(-1)
-
-    def target(self, device: torch.device | str, dtype: torch.dtype) -> FullMixtureTarget:
-        """The density."""
-        return FullMixtureTarget(self, device, dtype)
-
-
-@dataclass(frozen=True)
-class SphericalMixture(Mixture):
-    """Components of one covariance v I: any dimension, at O(K D) a point."""
-
-    variance: float = 1.0  #: v
-
-    @property
-    def variances(self) -> Tensor:
-        """v, (1, 1)."""
-        return torch.full((1, 1), self.variance, dtype=torch.float64)
-
-    def noise(self, k: Tensor, z: Tensor) -> Tensor:
-        """Draws from N(0, v I): (n, D) -> (n, D)."""
-        return math.sqrt(self.variance) * z
-
-    def target(self, device: torch.device | str, dtype: torch.dtype) -> SphericalMixtureTarget:
-        """The density."""
-        return SphericalMixtureTarget(self, device, dtype)
+        if self.covariances is None:
+            return self.means[k] + math.sqrt(self.variance) * z
+        return self.means[k] + (torch.linalg.cholesky(self.covariances)[k] @ z.unsqueeze(-1)).squeeze(-1)
 
 
 class FullMixtureTarget(Target):
@@ -130,7 +87,8 @@ class FullMixtureTarget(Target):
     Arrays end in the points, since products with small matrices are fast that way round.
     """
 
-    def __init__(self, mixture: FullMixture, device: torch.device | str, dtype: torch.dtype) -> None:
+    def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
+        assert mixture.covariances is not None
         precisions = torch.linalg.inv(mixture.covariances)
         self.dim = mixture.means.shape[1]
         constants = mixture.weights.log() + 0.5 * (precisions / (2 * math.pi)).logdet()
@@ -181,7 +139,7 @@ class SphericalMixtureTarget(Target):
     Up to a term of x alone, log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k.
     """
 
-    def __init__(self, mixture: SphericalMixture, device: torch.device | str, dtype: torch.dtype) -> None:
+    def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
         self.dim = mixture.means.shape[1]
         v = mixture.variance
         offsets = mixture.weights.log() - mixture.means.square().sum(-1) / (2 * v)
@@ -245,7 +203,8 @@ class MixtureTask(ExactTask):
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The density, the same for all replicates."""
-        return self.mixture.target(device, dtype)
+        kind = SphericalMixtureTarget if self.mixture.covariances is None else FullMixtureTarget
+        return kind(self.mixture, device, dtype)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
@@ -261,15 +220,15 @@ def _equal(means: Tensor) -> Tensor:
     return torch.full((len(means),), 1 / len(means), dtype=torch.float64)
 
 
-def _full(means: Tensor, *covariances: Tensor) -> FullMixture:
-    return FullMixture(means, _equal(means), torch.stack(covariances))
+def _full(means: Tensor, *covariances: Tensor) -> Mixture:
+    return Mixture(means, _equal(means), torch.stack(covariances))
 
 
-def _spherical(means: Tensor, variance: float = 1.0) -> SphericalMixture:
-    return SphericalMixture(means, _equal(means), variance)
+def _spherical(means: Tensor, variance: float = 1.0) -> Mixture:
+    return Mixture(means, _equal(means), variance=variance)
 
 
-def _five(means: Tensor) -> FullMixture:
+def _five(means: Tensor) -> Mixture:
     """SIFG's five components of standard deviation 0.1 ... 0.5, in this order."""
     unit = torch.eye(means.shape[1], dtype=torch.float64)
     return _full(means, *(s * s * unit for s in (0.1, 0.2, 0.3, 0.4, 0.5)))
@@ -309,7 +268,7 @@ _HALF = _spherical(torch.zeros(1, 100, dtype=torch.float64), 0.5)
 _UNIT = _spherical(torch.zeros(1, 2, dtype=torch.float64))
 
 
-def _gmm2(dim: int, offset: float) -> SphericalMixture:
+def _gmm2(dim: int, offset: float) -> Mixture:
     """SRLD's pair of unit Gaussians at +-offset (1, ..., 1)."""
     return _spherical(_means([offset] * dim, [-offset] * dim))
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from parvibench.core.target import JointTarget
 
-from ._posterior import Array, ModelTarget, Place, Variables, half_student, posterior
+from ._posterior import Array, Place, Variables, by_model, half_student, posterior
 from ._transforms import POSITIVE, Layout, Parameter, between, layout
 
 
@@ -103,22 +103,17 @@ class _Effects:
         return by_values - pull, pull.sum(-1, keepdim=True), self._squares - self._x.shape[-1]
 
 
-class PilotsTarget(ModelTarget):
-    """The unnormalised posterior of effects of groups and scenarios."""
+def _flights(data: Variables) -> tuple[object, ...]:
+    """Responses, and which group and scenario a row belongs to."""
+    pairs = (("group_id", "n_groups"), ("scenario_id", "n_scenarios"))
+    return data["y"], *(data[i][:, None] == np.arange(1, int(data[n]) + 1) for i, n in pairs)
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """Which group and scenario a row belongs to."""
-        self._y = place(data["y"])
-        pairs = (("group_id", "n_groups"), ("scenario_id", "n_scenarios"))
-        self._group, self._scenario = (place(data[i][:, None] == np.arange(1, int(data[n]) + 1)) for i, n in pairs)
 
-    def log_joint(
-        self, a: Tensor, b: Tensor, mu_a: Tensor, mu_b: Tensor, sigma_a: Tensor, sigma_b: Tensor, sigma_y: Tensor
-    ) -> Tensor:
-        """Log of prior times likelihood; the uniform priors are constants."""
-        fitted = a @ self._group.T + b @ self._scenario.T
-        groups = _normal(a, 10 * mu_a, sigma_a) + _normal(b, 10 * mu_b, sigma_b)
-        return groups + _normal(self._y - fitted, 0 * mu_a, sigma_y) - 0.5 * (mu_a**2 + mu_b**2)
+def _pilots(y: Tensor, group: Tensor, scenario: Tensor, **of: Tensor) -> Tensor:
+    """Log joint density of effects of groups and scenarios; the uniform priors are constants."""
+    groups = _normal(of["a"], 10 * of["mu_a"], of["sigma_a"]) + _normal(of["b"], 10 * of["mu_b"], of["sigma_b"])
+    fitted = of["a"] @ group.T + of["b"] @ scenario.T
+    return groups + _normal(y - fitted, 0 * of["mu_a"], of["sigma_y"]) - 0.5 * (of["mu_a"] ** 2 + of["mu_b"] ** 2)
 
 
 def _normal(x: Tensor, mean: Tensor, sd: Tensor) -> Tensor:
@@ -162,6 +157,6 @@ PILOTS = posterior(
         Parameter("a", 5), Parameter("b", 8), Parameter("mu_a"), Parameter("mu_b"),
         *(Parameter(f"sigma_{name}", None, between(0, 100)) for name in ("a", "b", "y")),
     ),
-    PilotsTarget,
+    by_model(_flights, _pilots),
 )
 # fmt: on

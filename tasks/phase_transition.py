@@ -13,15 +13,15 @@ import torch
 
 from parvibench.core.task import DENSITY_METRICS, LOG_Z_METRICS
 
-from .mixtures import FullMixture, MixtureTask
+from .mixtures import Mixture, MixtureTask
 
 _DIM, _SDS, _WEIGHTS = 20, (1.0, 0.1), (0.1, 0.9)
 
 
-def _mixture() -> FullMixture:
+def _mixture() -> Mixture:
     unit = torch.eye(_DIM, dtype=torch.float64)
     weights = torch.tensor(_WEIGHTS, dtype=torch.float64)
-    return FullMixture(unit.new_zeros(2, _DIM), weights, torch.stack([s**2 * unit for s in _SDS]))
+    return Mixture(unit.new_zeros(2, _DIM), weights, torch.stack([s**2 * unit for s in _SDS]))
 
 
 PHASE_TRANSITION_20D = MixtureTask(

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from parvibench.core.target import JointTarget
-
-from ._posterior import Place, Variables, posterior
-from ._transforms import Layout, Parameter, between, layout
+from ._posterior import Variables, by_formula, posterior
+from ._transforms import Parameter, between, layout
 
 _GROUPS = {"a": ("age", 4), "b": ("edu", 4), "c": ("age_edu", 16), "d": ("state", 51), "e": ("region_full", 5)}
 _SIZES = [size for _, size in _GROUPS.values()]
@@ -23,39 +21,35 @@ _HIGHEST = 100.0
 _FLAT = 1e-4  # precision of the coefficients' prior
 
 
-class PollsTarget(JointTarget):
-    """The unnormalised posterior of effects, coefficients and logit(sigma / 100)."""
+def _persons(data: Variables) -> tuple[object, ...]:
+    """Sizes of the groups; and of every kind of person the features, their number, and how many prefer Bush."""
+    rows = np.column_stack(
+        [data[name] for name in (*(n for n, _ in _GROUPS.values()), "black", "female", "v_prev_full")]
+    )
+    kinds, kind = np.unique(rows, axis=0, return_inverse=True)
+    one_hot = [kinds[:, [i]] == np.arange(1, size + 1) for i, size in enumerate(_SIZES)]
+    black, female, before = kinds[:, -3:].T
+    features = np.column_stack([np.ones_like(black), black, female, before, female * black])
+    trials, counts = np.bincount(kind.ravel()), np.bincount(kind.ravel(), data["y"])
+    return _SIZES, np.column_stack([*one_hot, features]), trials[:, None], counts[:, None]
 
-    def __init__(self, parameters: Layout, data: Variables, place: Place) -> None:
-        self.dim = parameters.dim
-        black, female, before = (data[name] for name in ("black", "female", "v_prev_full"))
-        groups = [data[name] for name, _ in _GROUPS.values()]
-        rows = np.column_stack([*groups, black, female, before])
-        kinds, kind = np.unique(rows, axis=0, return_inverse=True)
-        one_hot = [kinds[:, [i]] == np.arange(1, size + 1) for i, size in enumerate(_SIZES)]
-        black, female, before = kinds[:, -3:].T
-        features = np.column_stack([np.ones_like(black), black, female, before, female * black])
-        self._sizes = place(_SIZES)
-        self._design = place(np.column_stack([*one_hot, features]))
-        trials = np.bincount(kind.ravel()).astype(float)
-        self._trials, self._counts = place(trials[:, None]), place(np.bincount(kind.ravel(), data["y"])[:, None])
 
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Both at once."""
-        effects, beta, u = torch.split(x, [sum(_SIZES), 5, len(_SIZES)], -1)
-        logits = self._design @ x[..., : -len(_SIZES)].mT  # (R, kinds, N)
-        miss = self._counts - self._trials * logits.sigmoid()
-        likelihood = (self._counts * logits + self._trials * logsigmoid(-logits)).sum(-2)
-        share = u.sigmoid()
-        precision = (_HIGHEST * share) ** -2
-        pieces = torch.split(effects, _SIZES, -1)
-        squares = precision * torch.stack([piece.square().sum(-1) for piece in pieces], -1)
-        log_share, log_rest = logsigmoid(u), logsigmoid(-u)
-        prior = ((1 - self._sizes) * log_share + log_rest - 0.5 * squares).sum(-1)
-        pulls = [p * piece for p, piece in zip(torch.split(precision, 1, -1), pieces, strict=True)]
-        by_u = (squares - self._sizes + 1) * (1 - share) - share
-        by_linear = (self._design.mT @ miss).mT - torch.cat([*pulls, _FLAT * beta], -1)
-        return likelihood + prior - 0.5 * _FLAT * beta.square().sum(-1), torch.cat([by_linear, by_u], -1)
+def _density(x: Tensor, sizes: Tensor, design: Tensor, trials: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Log posterior of effects, coefficients and logit(sigma / 100), unnormalised, and score."""
+    effects, beta, u = torch.split(x, [sum(_SIZES), 5, len(_SIZES)], -1)
+    logits = design @ x[..., : -len(_SIZES)].mT  # (R, kinds, N)
+    miss = counts - trials * logits.sigmoid()
+    likelihood = (counts * logits + trials * logsigmoid(-logits)).sum(-2)
+    share = u.sigmoid()
+    precision = (_HIGHEST * share) ** -2
+    pieces = torch.split(effects, _SIZES, -1)
+    squares = precision * torch.stack([piece.square().sum(-1) for piece in pieces], -1)
+    log_share, log_rest = logsigmoid(u), logsigmoid(-u)
+    prior = ((1 - sizes) * log_share + log_rest - 0.5 * squares).sum(-1)
+    pulls = [p * piece for p, piece in zip(torch.split(precision, 1, -1), pieces, strict=True)]
+    by_u = (squares - sizes + 1) * (1 - share) - share
+    by_linear = (design.mT @ miss).mT - torch.cat([*pulls, _FLAT * beta], -1)
+    return likelihood + prior - 0.5 * _FLAT * beta.square().sum(-1), torch.cat([by_linear, by_u], -1)
 
 
 ELECTION88 = posterior(
@@ -68,5 +62,5 @@ ELECTION88 = posterior(
         Parameter("beta", 5),
         *(Parameter(f"sigma_{name}", None, between(0, _HIGHEST)) for name in _GROUPS),
     ),
-    PollsTarget,
+    by_formula(_persons, _density),
 )

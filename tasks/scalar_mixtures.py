@@ -13,43 +13,33 @@
 import torch
 from torch import Tensor
 
-from ._posterior import ModelTarget, Place, Variables, log_add, posterior
+from ._posterior import Variables, by_model, log_add, posterior
 from ._transforms import FREE, ORDERED, POSITIVE, SIMPLEX, Constraint, Layout, Parameter, between, layout
 
 _SD = 2.0
 
 
-class PairTarget(ModelTarget):
-    """The unnormalised posterior of two means, two scales and a share."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The values, last but one for the components."""
-        self._y = place(data["y"])
-
-    def log_joint(self, mu: Tensor, sigma: Tensor, theta: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        shares = torch.stack([theta, 1 - theta], -1).log()
-        prior = 4 * shares.sum(-1) - 0.5 * ((mu / _SD).square() + (sigma / _SD).square()).sum(-1)
-        z = (self._y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
-        terms = torch.add((shares - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
-        return prior + log_add(terms[..., 0, :], terms[..., 1, :]).sum(-1)
+def _values(data: Variables) -> tuple[object, ...]:
+    return (data["y"],)
 
 
-class ManyTarget(ModelTarget):
-    """The unnormalised posterior of five means, scales and shares."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The values."""
-        self._y = place(data["y"])
-
-    def log_joint(self, theta: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
-        """Log of prior times likelihood; the uniform priors are constants."""
-        z = (self._y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
-        terms = torch.add((theta.log() - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
-        return terms.logsumexp(-2).sum(-1) - 0.5 * (mu / 10).square().sum(-1)
+def _pair(y: Tensor, mu: Tensor, sigma: Tensor, theta: Tensor) -> Tensor:
+    """Log joint density of two means, two scales and a share."""
+    shares = torch.stack([theta, 1 - theta], -1).log()
+    prior = 4 * shares.sum(-1) - 0.5 * ((mu / _SD).square() + (sigma / _SD).square()).sum(-1)
+    z = (y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
+    terms = torch.add((shares - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
+    return prior + log_add(terms[..., 0, :], terms[..., 1, :]).sum(-1)
 
 
-def _pair(order: Constraint) -> Layout:
+def _many(y: Tensor, theta: Tensor, mu: Tensor, sigma: Tensor) -> Tensor:
+    """Log joint density of means, scales and shares; the uniform priors are constants."""
+    z = (y - mu.unsqueeze(-1)) / sigma.unsqueeze(-1)
+    terms = torch.add((theta.log() - sigma.log()).unsqueeze(-1), z.square(), alpha=-0.5)
+    return terms.logsumexp(-2).sum(-1) - 0.5 * (mu / 10).square().sum(-1)
+
+
+def _two(order: Constraint) -> Layout:
     return layout(Parameter("mu", 2, order), Parameter("sigma", 2, POSITIVE), Parameter("theta", None, between(0, 1)))
 
 
@@ -58,8 +48,8 @@ LOW_DIM_GAUSS_MIX = posterior(
     "a mixture of two Gaussians with ordered means",
     "mixture",
     "posteriordb low_dim_gauss_mix-low_dim_gauss_mix",
-    _pair(ORDERED),
-    PairTarget,
+    _two(ORDERED),
+    by_model(_values, _pair),
 )
 
 LOW_DIM_GAUSS_MIX_COLLAPSE = posterior(
@@ -67,8 +57,8 @@ LOW_DIM_GAUSS_MIX_COLLAPSE = posterior(
     "a mixture of two overlapping Gaussians whose labels may be exchanged",
     "mixture, multimodal",
     "posteriordb low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse",
-    _pair(FREE),
-    PairTarget,
+    _two(FREE),
+    by_model(_values, _pair),
 )
 
 NORMAL_MIXTURE_5 = posterior(
@@ -77,5 +67,5 @@ NORMAL_MIXTURE_5 = posterior(
     "mixture, multimodal",
     "posteriordb normal_5-normal_mixture_k",
     layout(Parameter("theta", 5, SIMPLEX), Parameter("mu", 5), Parameter("sigma", 5, between(0, 10))),
-    ManyTarget,
+    by_model(_values, _many),
 )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ._posterior import ModelTarget, Place, Variables, posterior
+from ._posterior import ModelTarget, Place, Variables, by_model, posterior
 from ._transforms import POSITIVE, POSITIVE_ORDERED, Constraint, Layout, Parameter, between, layout
 
 _SEASONS = 12
@@ -39,59 +39,43 @@ def half_cauchy(x: Tensor, scale: float) -> Tensor:
     return -(x / scale).square().log1p()
 
 
-class ArmaTarget(ModelTarget):
-    """The unnormalised posterior of (mu, phi, theta, log sigma)."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The series, and the same one step earlier."""
-        self._y = place(data["y"])
-        self._before = place(data["y"][:-1])
-
-    def log_joint(self, mu: Tensor, phi: Tensor, theta: Tensor, sigma: Tensor) -> Tensor:
-        """Log of prior times likelihood; before the first step lie the mean and no error."""
-        before = torch.cat([mu.unsqueeze(-1), self._before.expand(*mu.shape, -1)], -1)
-        errors = recursion(-theta, self._y - mu.unsqueeze(-1) - phi.unsqueeze(-1) * before)
-        prior = half_cauchy(sigma, 2.5) - 0.5 * ((mu / 10) ** 2 + (phi / 2) ** 2 + (theta / 2) ** 2)
-        return prior - 0.5 * (errors / sigma.unsqueeze(-1)).square().sum(-1) - errors.shape[-1] * sigma.log()
+def _arma(y: Tensor, mu: Tensor, phi: Tensor, theta: Tensor, sigma: Tensor) -> Tensor:
+    """Log joint density; before the first step lie the mean and no error."""
+    before = torch.cat([mu.unsqueeze(-1), y[:-1].expand(*mu.shape, -1)], -1)
+    errors = recursion(-theta, y - mu.unsqueeze(-1) - phi.unsqueeze(-1) * before)
+    prior = half_cauchy(sigma, 2.5) - 0.5 * ((mu / 10) ** 2 + (phi / 2) ** 2 + (theta / 2) ** 2)
+    return prior - 0.5 * (errors / sigma.unsqueeze(-1)).square().sum(-1) - errors.shape[-1] * sigma.log()
 
 
-class GarchTarget(ModelTarget):
-    """The unnormalised posterior of (mu, log alpha0, logit alpha1, logit of beta1 / (1 - alpha1))."""
-
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The series and the first variance."""
-        self._y, self._first = place(data["y"]), place(data["sigma1"] ** 2)
-
-    def log_joint(self, mu: Tensor, alpha0: Tensor, alpha1: Tensor, beta1: Tensor) -> Tensor:
-        """Log likelihood."""
-        square = (self._y - mu.unsqueeze(-1)) ** 2
-        inputs = alpha0.unsqueeze(-1) + alpha1.unsqueeze(-1) * square[..., :-1]
-        first = self._first.expand(*mu.shape, 1)
-        variance = recursion(beta1, torch.cat([first, inputs], -1))
-        return -0.5 * (square / variance + variance.log()).sum(-1)
+def _garch(y: Tensor, first: Tensor, mu: Tensor, alpha0: Tensor, alpha1: Tensor, beta1: Tensor) -> Tensor:
+    """Log likelihood, given the first variance."""
+    square = (y - mu.unsqueeze(-1)) ** 2
+    inputs = alpha0.unsqueeze(-1) + alpha1.unsqueeze(-1) * square[..., :-1]
+    variance = recursion(beta1, torch.cat([first.expand(*mu.shape, 1), inputs], -1))
+    return -0.5 * (square / variance + variance.log()).sum(-1)
 
 
-class DriversTarget(ModelTarget):
-    """The unnormalised posterior of levels, seasons, two regressions and three scales."""
+def _in_bounds(_: Layout, data: Variables, place: Place) -> ModelTarget:
+    """The density with the bounds of the level that the data give."""
+    centre, spread = data["y"].mean(), 3 * data["y"].std(ddof=1)
+    low, high = place(centre - spread), place(centre + spread)
+    series = [place(data[name]) for name in ("y", "x", "w")]
+    return ModelTarget(_drivers(between(lambda _: low, lambda _: high)), _log_joint_of_drivers, series)
 
-    def prepare(self, data: Variables, place: Place) -> None:
-        """The series, the features, and the bounds of the level."""
-        self._y, self._x, self._w = (place(data[name]) for name in ("y", "x", "w"))
-        centre, spread = data["y"].mean(), 3 * data["y"].std(ddof=1)
-        low, high = place(centre - spread), place(centre + spread)
-        self.layout = _drivers(between(lambda _: low, lambda _: high))
 
-    def log_joint(self, mu: Tensor, seasonal: Tensor, beta: Tensor, sigma: Tensor, **others: Tensor) -> Tensor:
-        """Log of prior times likelihood."""
-        lambda_ = others["lambda"]  # a word of Python's
-        sums = seasonal.unfold(-1, _SEASONS, 1).sum(-1)
-        fitted = mu + beta.unsqueeze(-1) * self._x + lambda_.unsqueeze(-1) * self._w + seasonal
-        parts = (sums, mu.diff(dim=-1), self._y - fitted)
-        prior = -2.5 * (sigma.square() / 4).log1p().sum(-1)
-        return prior + sum(
-            (-0.5 * (part / scale).square().sum(-1) - part.shape[-1] * scale.log().squeeze(-1))
-            for part, scale in zip(parts, torch.split(sigma, 1, -1), strict=True)
-        )
+def _log_joint_of_drivers(
+    y: Tensor, x: Tensor, w: Tensor, mu: Tensor, seasonal: Tensor, beta: Tensor, sigma: Tensor, **others: Tensor
+) -> Tensor:
+    """Log joint density of levels, seasons, two regressions and three scales."""
+    lambda_ = others["lambda"]  # a word of Python's
+    sums = seasonal.unfold(-1, _SEASONS, 1).sum(-1)
+    fitted = mu + beta.unsqueeze(-1) * x + lambda_.unsqueeze(-1) * w + seasonal
+    parts = (sums, mu.diff(dim=-1), y - fitted)
+    prior = -2.5 * (sigma.square() / 4).log1p().sum(-1)
+    return prior + sum(
+        (-0.5 * (part / scale).square().sum(-1) - part.shape[-1] * scale.log().squeeze(-1))
+        for part, scale in zip(parts, torch.split(sigma, 1, -1), strict=True)
+    )
 
 
 def _drivers(level: Constraint) -> Layout:
@@ -113,7 +97,7 @@ ARMA11 = posterior(
     "time series",
     "posteriordb arma-arma11",
     layout(Parameter("mu"), Parameter("phi"), Parameter("theta"), Parameter("sigma", None, POSITIVE)),
-    ArmaTarget,
+    by_model(lambda data: (data["y"],), _arma),
 )
 
 GARCH11 = posterior(
@@ -127,7 +111,7 @@ GARCH11 = posterior(
         Parameter("alpha1", None, between(0, 1)),
         Parameter("beta1", None, between(0, lambda before: 1 - before["alpha1"])),
     ),
-    GarchTarget,
+    by_model(lambda data: (data["y"], data["sigma1"] ** 2), _garch),
 )
 
 UK_DRIVERS = posterior(
@@ -136,5 +120,5 @@ UK_DRIVERS = posterior(
     "time series, correlated, funnel",
     "Harvey & Durbin (1986), JRSS A 149; posteriordb uk_drivers-state_space_stochastic_level_stochastic_seasonal",
     _DRIVERS,
-    DriversTarget,
+    _in_bounds,
 )

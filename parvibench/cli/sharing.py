@@ -1,11 +1,5 @@
 """Runs for others: the MLflow mirror, ``sync`` and ``ui``; submissions to a board, ``submit`` and ``accept``."""
 
-import contextlib
-import socket
-import sys
-import threading
-import time
-import webbrowser
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -35,25 +29,9 @@ def ui(
     out: Out = DEFAULT_STORE,
     host: Annotated[str, Option(help="Address to listen on; any but the default lets other machines read all runs.")] = "127.0.0.1",
     port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 5000,
-    browser: Annotated[bool, Option(help="Open the page in a browser, if stdout is a terminal.")] = True,
 ) -> None:  # fmt: skip
     """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
-
-    def starting(page: str) -> None:
-        shared.note(f"{page} (Ctrl-C stops the server)")
-        if browser and sys.stdout.isatty():
-            threading.Thread(target=_open_when_served, args=(host, port, page), daemon=True).start()
-
-    raise typer.Exit(mirroring.serve(out, host, port, starting))
-
-
-def _open_when_served(host: str, port: int, page: str) -> None:
-    """Open a page in the browser as soon as something listens there."""
-    for _ in range(120):
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
-            webbrowser.open(page)
-            return
-        time.sleep(0.5)
+    raise typer.Exit(mirroring.serve(out, host, port, lambda page: shared.note(f"{page} (Ctrl-C stops the server)")))
 
 
 @app.command(epilog='Example:\n\n`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`')

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from .target import InJax, JointTarget, Target
+from .target import Formula, FormulaTarget, InJax, Target
 from .task import Task
 
 
@@ -69,28 +69,15 @@ class ExactTask(Task):
 class FormulaTask(ExactTask):
     """A density that is a formula, the same for all replicates, with its exact draws."""
 
-    formula: Callable[
-        ..., tuple[Tensor, Tensor]
-    ]  #: log density (R, N) in nats and score of states (R, N, D), given constants
+    formula: Formula
     constants: Callable[[], tuple[Tensor, ...]] = tuple  #: of the formula, float64; copied to the device once a target
     draws: Callable[[int, Generator], Tensor]  #: independent exact draws, (n, D) float64
     jax: InJax | None = None  #: the same in JAX, up to a constant
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> Target:
         """The density."""
-        return _OfFormula(self, [c.to(device, dtype) for c in self.constants()])
+        return FormulaTarget(self.dim, self.formula, [c.to(device, dtype) for c in self.constants()], self.jax)
 
     def exact(self, n: int, generator: Generator) -> Tensor:
         """Independent exact draws, (n, D) float64."""
         return self.draws(n, generator)
-
-
-class _OfFormula(JointTarget):
-    def __init__(self, task: FormulaTask, constants: Sequence[Tensor]) -> None:
-        self.dim, self._task, self._constants = task.dim, task, constants
-
-    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self._task.formula(x, *self._constants)
-
-    def in_jax(self) -> InJax | None:
-        return self._task.jax

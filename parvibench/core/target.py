@@ -1,7 +1,7 @@
 """Unnormalised densities on batches of states."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -90,6 +90,25 @@ class JointTarget(Target):
     @abstractmethod
     def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Both at once."""
+
+
+#: Log density (R, N) in nats and score of states (R, N, D), given constants.
+Formula = Callable[..., tuple[Tensor, Tensor]]
+
+
+class FormulaTarget(JointTarget):
+    """A density that is a formula, with its constants on the device, in the type of the states."""
+
+    def __init__(self, dim: int, formula: Formula, constants: Sequence[Tensor] = (), jax: InJax | None = None) -> None:
+        self.dim, self._formula, self._constants, self._jax = dim, formula, constants, jax
+
+    def log_density_and_score(self, x: Tensor, batch: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Both at once."""
+        return self._formula(x, *self._constants)
+
+    def in_jax(self) -> InJax | None:
+        """The same in JAX, where it is written."""
+        return self._jax
 
 
 #: The score at a point, (R, N, D), and the product of its Hessian there with a vector, (R, N, D) -> (R, N, D).

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import pandas as pd
+import numpy as np
 
 from parvibench.core import registry
 from parvibench.core.reference import Floored, load_floored
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.results import checkpoint_values, metric_values, primary_metric
+from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.results import metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
 MAX_TAG, _MAX_PARAM = 5000, 6000
@@ -60,7 +61,7 @@ def is_same(run: Any, record: CellRecord) -> bool:
     return run.info.status in _COMPLETE and outcome == (str(record.status), record.metrics_key)
 
 
-def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str, int, float, float]]:
+def points(record: CellRecord, curve: CurveGrid) -> Iterator[tuple[str, int, float, float]]:
     """Metric points of a cell: name, step, compute seconds, value (perhaps not finite)."""
     primary, reference = primary_metric([record], record.task), floored(record.task)
     row = registry.metrics().get(primary)
@@ -77,14 +78,17 @@ def points(record: CellRecord, curve: pd.DataFrame | None) -> Iterator[tuple[str
         yield "step_size", 0, record.seconds, record.effective_step
 
 
-def _course(record: CellRecord, curve: pd.DataFrame | None, metric: str) -> list[tuple[int, float, float]]:
+def _course(record: CellRecord, curve: CurveGrid, metric: str) -> list[tuple[int, float, float]]:
     """Step, seconds and median over replicates at every checkpoint; at step 0, where MLflow draws bars, if there is one."""
-    parts = [] if curve is None else [rows for _, rows in curve[curve["metric"] == metric].groupby("checkpoint")]
-    if len(parts) < 2:
+    found = curve.metric(metric)
+    if len(found) < 2:
         return [(0, record.seconds, statistics.median(metric_values(metric, record.values[metric])))]
-    medians = [statistics.median(checkpoint_values(metric, rows, record.diverged)) for rows in parts]
-    places = [rows[["iteration", "seconds"]].median() for rows in parts]
-    return [(int(at.iloc[0]), float(at.iloc[1]), median) for at, median in zip(places, medians, strict=True)]
+    medians = [statistics.median(metric_values(metric, found.at(i, record.diverged))) for i in range(len(found))]
+    steps, seconds = (
+        [float(np.median(row[here])) for row, here in zip(found.spent[axis], found.measured, strict=True)]
+        for axis in ("iteration", "seconds")
+    )
+    return list(zip(map(int, steps), seconds, medians, strict=True))
 
 
 @lru_cache(maxsize=4)  # the cells of a run are in the order of its tasks

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import read_curve
+from parvibench.harness.store.cell_files import read_columns
+from parvibench.harness.store.curve_grid import CurveGrid
 
 from . import content, picture
 from .archive import CELL_FILES
@@ -146,7 +147,7 @@ class Writer:
         self._log_params(uid, content.cell_params(record))
         self._log_tasks(uid, run, {record.task: record.spec.task_version})
         file = folder / "curve.parquet"
-        curve = read_curve(file.read_bytes(), str(file)) if file.is_file() else None
+        curve = CurveGrid.of(*read_columns(file.read_bytes(), str(file))) if file.is_file() else CurveGrid.empty()
         measured = [
             self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
             for name, step, seconds, value in content.points(record, curve)

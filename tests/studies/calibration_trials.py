@@ -33,7 +33,7 @@ from parvibench.metrics.floors import ALPHA, floor_tests, judged_metrics, judged
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.own_floors import pooled_floors
 from parvibench.metrics.pairwise import median_distance, thin
-from parvibench.tasks.mixtures import FullMixture, MixtureTask
+from parvibench.tasks.mixtures import Mixture, MixtureTask
 
 #: Rows of the reference, sizes of the sets of its floors, and sets of exact draws that estimate gap and bias.
 ROWS, SIZES = 10_000, (2, 5, 10, 25, 50, 100, 200, 500, 1000, 2000, 4000)
@@ -88,7 +88,7 @@ def make_task(dim: int) -> PairTask:
     means = torch.zeros(2, dim, dtype=torch.float64)
     means[:, 0] = torch.tensor([-SEPARATION, SEPARATION])
     half = torch.full((2,), 0.5, dtype=torch.float64)
-    mixture = FullMixture(means, half, _covariance(dim).expand(2, -1, -1))
+    mixture = Mixture(means, half, _covariance(dim).expand(2, -1, -1))
     return PairTask(
         name=f"pair-{dim}d", summary="two correlated Gaussians", dim=dim, tags=frozenset(), citation="",
         metrics=(*DENSITY_METRICS, "modes_found", "mode_weight_tv"), mixture=mixture,

@@ -208,7 +208,7 @@ def test_cox_process_is_pytorchs() -> None:
     covariance = torch.from_numpy(1.91 * np.exp(-distance * 33 / 40))
     mean = torch.full((1600,), math.log(126) - 1.91 / 2, dtype=torch.float64)
     x = task.problem(1, seed=1, dtype=torch.float64, particles=3).init()
-    counts = task.target((0,), "cpu", torch.float64)._counts
+    _, counts = task.target((0,), "cpu", torch.float64)._constants
     expected = MultivariateNormal(mean, covariance).log_prob(x) + Poisson(x.exp() / 1600).log_prob(counts).sum(-1)
     found = task.target((0,), "cpu", torch.float64).log_density(x) - torch.lgamma(counts + 1).sum()
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)

@@ -10,6 +10,7 @@ import pytest
 from mirrors import make_curve, make_record, write_folder
 
 from parvibench.core import registry
+from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.tracking import content, database, picture
 from parvibench.tracking.mirror import Mirror
 
@@ -17,7 +18,7 @@ from parvibench.tracking.mirror import Mirror
 def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
     """The primary metric is always shown; one that is measured at the end alone is at step 0."""
     names = [f"own_{i}" for i in range(20)] + ["kl_knn", "seconds", "sliced_w2"]
-    found = list(content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), None))
+    found = list(content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.empty()))
     charts = {name for name, *_ in found if not name.startswith("system/")}
     assert len(charts) == 12
     assert {"sliced_w2", "floor", "floor_ratio", "step_size"} <= charts

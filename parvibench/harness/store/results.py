@@ -1,7 +1,7 @@
 """A run's results as tables: what the API returns, the report draws and ``--json`` prints."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, Self
@@ -136,15 +136,6 @@ def _interval(stored: tuple[float | None, ...], lost: float) -> tuple[float, flo
 def median_of(cell: CellRecord, metric: str) -> float | None:
     """Median over a cell's replicates; None where the metric was not measured."""
     return interval_of(cell, metric)[0] if cell.values.get(metric) else None
-
-
-def checkpoint_values(metric: str, rows: pd.DataFrame, diverged: Collection[int]) -> list[float]:
-    """Values of all replicates in the rows of a curve at one checkpoint; those that diverged before it count as the worst.
-
-    ``diverged`` are the ids of all that diverged.
-    """
-    stopped = len(set(diverged) - set(rows["replicate"]))
-    return metric_values(metric, [*rows["value"], *[None] * stopped])
 
 
 @cache
