@@ -119,7 +119,7 @@ def _build(task: str, folder: Path | None, **options: Any) -> None:
 
 
 def _announced(show: Notify) -> Notify:
-    """Progress that also prints each new kind of work once."""
+    """Progress that also prints each new kind of work, with its forecast, once."""
     seen = set()
 
     def notify(text: str, done: int, total: int) -> None:

@@ -7,6 +7,7 @@ simulated when they are first needed, and stored beside the reference.
 
 import contextlib
 import io
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,18 @@ def pooled_floors(
         if np.isfinite(numbers).all():
             floors.setdefault(name, {})[n] = np.sort(numbers)
     return floors
+
+
+def forecast(task: Task, reference: Reference, plan: Plan, rows: Tensor) -> float:
+    """Seconds that floors of one pool will take, from a set of rows (m, D) for each size."""
+    context, seconds = Context(task, reference, density_of(task)), 0.0
+    each = max(FEWEST, SETS_A_METRIC * len(floored_metrics(task)))
+    for n, names in plan:
+        values_of(names, rows[:n], context)  # fills caches
+        began = time.perf_counter()
+        values_of(names, rows[:n], context)
+        seconds += each * (time.perf_counter() - began)
+    return seconds / torch.get_num_threads()
 
 
 def with_floors(task: Task, reference: Floored | None, n: int, notify: Notify = silent) -> Floored | None:

@@ -31,11 +31,11 @@ from parvibench.metrics.equivalent import V_STATISTICS, v_constants
 from parvibench.metrics.evaluate import counted
 from parvibench.metrics.floors import Notify, density_of, judged_metrics, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
-from parvibench.metrics.own_floors import SEED, Plan, drawn_from, plan_of, pooled_floors, sizes_of
+from parvibench.metrics.own_floors import SEED, Plan, drawn_from, forecast, plan_of, pooled_floors, sizes_of
 from parvibench.metrics.pairwise import median_distance, thin
 
 from .certificates import floor_summaries, identity, origin, write
-from .chain_runs import chains_of
+from .chain_runs import chains_of, trial
 from .gates import Effort, Gate, density_gates, diagnostics, grade_of, mixing_gates, refusal, summary
 
 #: Rows of a reference, and draws of the pool that floors come from.
@@ -83,6 +83,7 @@ def build(
         part = _part(main)
         gates, record = density_gates(task, part.rows), {"method": "exact sampler", "exact": True}
     else:
+        notify(f"about {_duration(_forecast(task, effort, samples))} in all, by a trial of a few steps", 0, 1)
         main, gates, run = chains_of(task, effort, notify)
         if uncertified or all(gate.passed for gate in gates):
             gates += density_gates(task, main)
@@ -90,6 +91,22 @@ def build(
     if not uncertified and not all(gate.passed for gate in gates):
         raise refusal(task.name, gates)
     return _written(task, folder, part, gates, record, notify, samples), gates
+
+
+def _forecast(task: Task, effort: Effort, samples: int) -> float:
+    """Seconds of the runs and of the floors, the rows being those of a trial, scattered."""
+    draws, seconds = trial(task, effort)
+    x = draws.flatten(0, 1)
+    times, g = -(-3 * ROWS // len(x)), Generator().manual_seed(SEED)
+    x = x.repeat(times, 1)
+    x += 0.1 * x.std(0) * torch.randn(x.shape, generator=g, dtype=torch.float64)
+    reference = _uncalibrated(task, _part(x[:, None]), {"exact": False})
+    plan = _plan(task, min(POOL, effort.chains * effort.draws * 3 // 5), samples)
+    return seconds + forecast(task, reference, plan, x)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def build_from_draws(

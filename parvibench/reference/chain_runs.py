@@ -4,7 +4,8 @@ The main run by NUTS, and a check run by ChEES-HMC, after a warm-up of NUTS, in 
 (``method="hmc"`` has them change places).
 """
 
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from itertools import islice
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ from parvibench.targets.starts import FITS, fitted_points
 
 from .gates import Effort, Gate, agreement, agreement_gate, diagnostics, divergence_gate, mixing_gates, summary
 
+#: Steps of warm-up of the trial that a forecast is made of; a multiple of ten.
+_TRIAL = 20
 _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
 
 
@@ -139,3 +142,13 @@ def _whitened(name: str, base: Target, draws: Tensor) -> Whitened:
         raise ParVIBenchError(
             f"{name}: the chains' covariance is singular: they do not move in every direction"
         ) from None
+
+
+def trial(task: Task, effort: Effort) -> tuple[Tensor, float]:
+    """Draws (T, C, D) of a few steps of NUTS, and the seconds that all runs will take at the pace of the last ones."""
+    clock: list[float] = []
+    target, short = task.target([0], "cpu", torch.float64), replace(effort, warmup=_TRIAL)
+    first = _start(task, effort, 0)
+    draws, *_ = _run(target, "nuts", short, 10, first, SEED, "trial", lambda *_: clock.append(time.perf_counter()))
+    runs = 3 if effort.method == "hmc" else 2
+    return draws, (runs * (effort.warmup + effort.draws) + effort.warmup) * (clock[-1] - clock[-2]) / 9
