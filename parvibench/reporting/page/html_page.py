@@ -20,9 +20,10 @@ from parvibench.reporting.formatting import day, named
 from parvibench.reporting.tables import matrix
 from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
+from parvibench.reporting.tables.task_tables import trust_table
 from parvibench.reporting.text import described, leaders, marks
 
-from .provenance import profile_in_words, protocol, provenance
+from .provenance import profile_in_words, protocol, provenance, without_folders
 from .report import Report
 from .reports_index import MOST_NAMED
 
@@ -63,6 +64,9 @@ def render(report: Report, *, compact: bool = False) -> str:
         protocol=protocol(facts),
         growth=growth_table(facts),
         notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
+        answers=facts.without_reference,
+        trust_table=trust_table,
+        without_folders=without_folders,
         choices=choices,
         tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
         failures=[c for c in facts.cells if c.status is not Status.OK or c.n_diverged],

@@ -11,8 +11,9 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, interval_of, median_of
-from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.formatting import interval, named, number
 from parvibench.reporting.text import marks
+from parvibench.reporting.text.trusting import KSD, Answer
 
 from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
 
@@ -70,6 +71,47 @@ def ranking_table(
         entries = tuple(entry(row, cell) for entry in makers)
         body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
     return Table(f"ranked by {metric}" if metric else "no metric", columns, tuple(body))
+
+
+def trust_table(answer: Answer) -> Table:
+    """What is known of the methods of a task without reference."""
+    per = "score evaluations, of the slowest coordinate; median over replicates"
+    columns = (
+        Column("method", numeric=False),
+        Column("KSD", KSD),
+        Column("by chance", KSD),
+        Column("p", "of KSD against its values by chance"),
+        Column("R-hat", f"of the worst coordinate, median over replicates; passes at {MAX_RHAT} or less"),
+        Column("bulk ESS per 1,000", per),
+        Column("per second", "bulk ESS of all replicates"),
+        Column("tail ESS per 1,000", per),
+        Column("per second", "tail ESS of all replicates"),
+        Column("divergences", "transitions of HMC that diverged; passes at 0.1% or less"),
+        Column("diagnostics", "whether R-hat, ESS and divergences pass, and no replicate was lost", numeric=False),
+        Column("agrees with", "means and standard deviations of all coordinates, at 1% over all pairs", numeric=False),
+        Column("differs from", "in a mean or a standard deviation; neither: too few effective draws to tell", numeric=False),
+    )  # fmt: skip
+    rows = []
+    for m in answer.methods:
+        diverged = (
+            Entry("") if math.isnan(m.divergences) else Entry(f"{100 * m.divergences:.2g}%", sortable(m.divergences))
+        )
+        numbers = [
+            m.ksd,
+            m.ksd_by_chance,
+            m.ksd_p_value,
+            m.rhat,
+            m.ess_bulk,
+            m.ess_bulk_per_second,
+            m.ess_tail,
+            m.ess_tail_per_second,
+        ]
+        words = [
+            "pass" if m.passes else "none" if math.isnan(m.rhat) else "fail",
+            *(named(labels, 6) or "none" for labels in (m.agrees, m.differs)),
+        ]
+        rows.append(Row((method(m.label), *map(numeric, numbers), diverged, *map(Entry, words))))
+    return Table("methods without a reference", columns, tuple(rows))
 
 
 def _median(row: lb.Row) -> Entry:
