@@ -18,7 +18,6 @@ from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
 from parvibench.reporting.formatting import day, named
 from parvibench.reporting.tables import matrix
-from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
 from parvibench.reporting.tables.task_tables import trust_table
 from parvibench.reporting.text import described, leaders, marks
@@ -62,7 +61,6 @@ def render(report: Report, *, compact: bool = False) -> str:
         rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(facts),
-        growth=growth_table(facts),
         notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
         answers=facts.without_reference,
         trust_table=trust_table,

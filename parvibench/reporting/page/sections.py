@@ -14,7 +14,7 @@ from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.averages import average_ranks, by_label
 from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
-from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
+from parvibench.reporting.figures.curves import MAX_LINES, anytime
 from parvibench.reporting.figures.density_scatter import particles, trajectories
 from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
 from parvibench.reporting.figures.high_dimensional import marginals
@@ -101,7 +101,7 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     for m in dict.fromkeys([metric, "rmse", *plane]):
         yield from anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
-    for draw in (particles, trajectories, marginals, autocorrelations, predictions):
+    for draw in (particles, trajectories, marginals, predictions):
         yield from draw(shown)
 
 

@@ -1,13 +1,11 @@
-"""Tables from the curves of a run: methods at equal budgets, and how iterations grow with the dimension."""
-
-import math
+"""Tables from the curves of a run: methods at equal budgets."""
 
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts import courses as curves
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import number
 
-from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
+from .table import Column, Row, Table, estimate, method, numeric, whole
 
 
 def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
@@ -29,22 +27,3 @@ def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
             body.append(Row(shown, kind=r.cell.kind))
         tables.append(Table(f"At equal {spent}: {number(level)} per replicate", columns, tuple(body)))
     return tables
-
-
-def growth_table(facts: Facts) -> Table | None:
-    """Iterations to each level by dimension, and the exponent fitted to them; None with fewer than three dimensions."""
-    found = curves.growth(facts)
-    if not found:
-        return None
-    help = "iterations, median over replicates, interpolated between checkpoints"
-    fit = "b of iterations = a D^b, least squares of logarithms over the dimensions that reach the level [95%]"
-    columns = (
-        Column("method", numeric=False), Column("to a KL of", "nats"), Column("exponent", fit),
-        *[Column(f"D = {dim}", help) for dim in found[0].reached],
-    )  # fmt: skip
-    rows = []
-    for g in found:
-        reached = [Entry("never", sortable(n)) if math.isinf(n) else numeric(n) for n in g.reached.values()]
-        slope = Entry("") if g.slope is None else estimate(*g.slope)
-        rows.append(Row((method(g.label), numeric(g.level), slope, *reached), kind=g.kind))
-    return Table("iterations to a divergence, by dimension", columns, tuple(rows))

@@ -24,9 +24,6 @@ CURVES = (
 CURVES_FLOOR = (
     f"{CURVES} Grey: the floor, the values of the same number of independent exact draws (5 to 95%, and median)."
 )
-AUTOCORRELATION = (
-    "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
-)
 SAMPLES = "{n} samples of {label} over the density of {task}"
 OUTSIDE = " ({n} of {of} outside)"
 SCATTER = "Samples of one replicate at the end of the run. Contours hold 50, 90 and 99% of the target's probability."
@@ -41,13 +38,8 @@ CORNER = (
     "Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
     "{points} points of either. The diagonal shows densities."
 )
-CORRELATION_ERROR = "{n} correlations of {label} against the reference's on {task}, root mean square error {error:.3f}"
-CORRELATIONS = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the diagonal they agree."
-CORRELATIONS_OF_SOME = f"{CORRELATIONS} {{n}} of {{dim}} coordinates, evenly spaced."
 BANDS = "Grey band and black line: the reference; dashed: limits of the {n} best methods' bands, replicates pooled."
 CALIBRATION = "Below the line: intervals too narrow; above: too wide. Test rows of the first {splits} splits."
-PREDICTIONS = "{title} on {of} test rows of {task}; {n} lie in their 95% interval"
-PREDICTIONS_NOTE = "{n} of {of} rows of the first split lie in their interval."
 
 
 def listed(title: str, values: Iterable[tuple[str, str]], lead: str = ": ") -> str:
