@@ -79,6 +79,7 @@ def said_instead(page, folder, name, old, new):
         ("task|banana|particles", r"\d\.\d+ ×", "0.123 ×"),
         ("check|Convergence", r"\d+ converged", "12 converged"),
         ("kind|curved, 2-D|", "40,000", "41,000"),
+        ("use|curved, 2-D|", "203,961", "204,961"),
         ("use|heavy tails, 2-D|chains", "ula", "svgd"),
         ("headline|", "svgd", "somebody"),
     ],

@@ -58,7 +58,7 @@ def render(report: Report, *, compact: bool = False) -> str:
         most=MOST_NAMED,
         explained=leaders.explained(facts.recommended[""], min((c.n_replicates for c in facts.cells), default=0)),
         started=day(facts.run.started),
-        rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
+        rows=lambda table, look: _rows(table, look, anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(facts),
         notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
@@ -91,8 +91,7 @@ def _cut(text: str) -> str:
 def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -> Markup:
     """The rows in the body of a table of that look, all text escaped: hundreds of thousands of entries, too many for a template.
 
-    ``links``: text of an entry -> fragment that it links to, where it names none itself. ``compact`` leaves columns out
-    that are marked ``more``.
+    ``links``: text of an entry -> fragment that it links to. ``compact`` leaves columns out that are marked ``more``.
     """
 
     def attribute(name: str, value: str) -> str:
@@ -100,12 +99,12 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
 
     def entry_of(entry: Entry, column: Column, tag: str) -> str:
         # The script writes into <bdi>, and aligns by data-v; numbers that it leaves alone need neither. HTML wants no </td>.
-        plain = bool(entry.sort or not entry.text) and not entry.link and not entry.own and look != "matrix"
+        plain = bool(entry.sort or not entry.text) and not entry.own and look != "matrix"
         classes = f"{entry.look} n".strip() if column.numeric and not plain else entry.look
         own = "|".join(f"{o.text}|{o.look}" for o in entry.own)
         key = " data-v" if not own and entry.shows_sort else attribute("data-v", entry.sort)
         text = str(escape(entry.text)) if plain else f"<bdi>{escape(_cut(entry.text))}</bdi>"
-        if link := entry.link or links.get(entry.text, ""):
+        if link := links.get(entry.text, ""):
             text = f'<a href="#{escape(link)}">{text}</a>'
         return (
             f"<{tag}{attribute('class', classes)}{attribute('data-group', column.group)}{key}{attribute('data-own', own)}"

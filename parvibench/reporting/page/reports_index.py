@@ -44,7 +44,7 @@ def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
     methods = []
     for m in kind.methods[:MOST_NAMED]:
         where = "" if kind.on_every_task else leaders.on_how_many(m, kind)
-        methods.append([leaders.warned(m), f"{leaders.nearness(m, kind)} {where}".strip(), m.cost])
+        methods.append([leaders.warned(m), f"{leaders.nearness(m, kind)} {where}".strip(), m.cost, m.tuned])
     sure = [bool(methods) and not kind.methods[0].warnings, kind.on_every_task, len(kind.tasks)]
     return {"where": kind.where, "tasks": leaders.tasks(kind), "methods": methods, "unsettled": named(kind.unsettled, 2), "sure": sure}  # fmt: skip
 

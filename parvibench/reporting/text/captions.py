@@ -10,8 +10,6 @@ PARETO = (
     "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
     "and further left is better. Line at 1: as good as exact draws. Named: no method is better at this cost; grey: the others."
 )
-CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
-CHANGES_TITLE = "second run against the first, change in {scale}"
 AVERAGE_RANKS = "Methods that are ranked on every task."
 PROFILE = (
     "Solved by a replicate: its error is at most {factor} times the lowest final median (log likelihoods: within {nats} nats), or "
