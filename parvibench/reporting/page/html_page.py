@@ -22,7 +22,7 @@ from parvibench.reporting.tables.table import Column, Entry, Row, Table
 from parvibench.reporting.tables.task_tables import trust_table
 from parvibench.reporting.text import described, leaders, marks
 
-from .provenance import profile_in_words, protocol, provenance, without_folders
+from .provenance import profile_in_words, protocol, provenance, step_sizes, without_folders
 from .report import Report
 from .reports_index import MOST_NAMED
 
@@ -61,7 +61,11 @@ def render(report: Report, *, compact: bool = False) -> str:
         rows=lambda table, look: _rows(table, look, anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(facts),
-        notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
+        notices={
+            "unfinished": lb.unfinished(facts),
+            "references": marks.lost_references(facts.lost_references),
+            "untuned": step_sizes(facts)[1],
+        },
         answers=facts.without_reference,
         trust_table=trust_table,
         without_folders=without_folders,
@@ -115,7 +119,7 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
     def row_of(row: Row) -> str:
         shown = enumerate(zip(row.entries, table.columns, strict=True))
         entries = [entry_of(e, c, "td" if i else "th scope=row") for i, (e, c) in shown if not (compact and c.more)]
-        named = ("class", row.look), ("data-kind", row.kind), ("data-group", row.group)
+        named = ("class", row.look), ("data-kind", row.kind)
         return f"<tr{''.join(attribute(*n) for n in named)}>\n" + "".join(entries)
 
     return Markup("\n".join(map(row_of, table.rows)))

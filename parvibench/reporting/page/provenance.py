@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -21,35 +20,23 @@ CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
 
 
-@dataclass(frozen=True)
-class StepSizes:
-    """Origin of the step sizes, and those on the edge of the tuning grid."""
-
-    summary: str
-    at_edge: tuple[str, ...]
-    warning: str  #: which step sizes were not tuned; empty where all were
-
-
-def step_sizes(facts: Facts) -> StepSizes | None:
-    """Origins of the step sizes used, and the cost of tuning them; None without any."""
+def step_sizes(facts: Facts) -> tuple[str, str]:
+    """Where the step sizes come from and what tuning cost; and that some were not tuned, empty where all were."""
     edge = (facts.suite.get("tuned") or {}).get("at_edge", ())
     origins = [(c, origin) for c in facts.cells if (origin := step_origin(c, facts.suite))]
-    if not origins:
-        return None
     tuned = [c for c, _ in origins if c.tuned]
-    at_edge = tuple(f"{c.label} on {c.task}" for c in tuned if f"{c.task}/{c.label}" in edge)
+    at_edge = sum(f"{c.task}/{c.label}" in edge for c in tuned)
     tags = [row.tags if (row := registry.tasks().get(c.task)) else () for c in tuned]
     costs = sum(lb.tuning_cost(c, facts.suite) or 0.0 for c in tuned)
     counts = Counter(origin for _, origin in origins)
-    warning = validity.untuned(len(origins) - counts["tuned"], len(origins))
-    return StepSizes(validity.step_sizes(counts, tags, costs), at_edge, warning)
+    return validity.tuning(counts, tags, costs, at_edge), validity.untuned(len(origins) - counts["tuned"], len(origins))
 
 
-def validity_checks(facts: Facts, steps: StepSizes | None) -> dict[str, str]:
+def validity_checks(facts: Facts) -> dict[str, str]:
     """Titles of the checks with their results; those without one are left out."""
     found = {
         "Equal conditions": equal_terms(facts),
-        "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
+        "Tuning": step_sizes(facts)[0],
         CONVERGED: _converged(facts.board),
         COST: _cost(facts),
     }

@@ -17,7 +17,7 @@ from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime
 from parvibench.reporting.figures.density_scatter import particles, trajectories
 from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
-from parvibench.reporting.figures.high_dimensional import marginals
+from parvibench.reporting.figures.high_dimensional import corner
 from parvibench.reporting.figures.predictive_intervals import predictions
 from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.tables.table import Table, fragment
@@ -90,7 +90,7 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     for m in dict.fromkeys([metric, "rmse", *plane]):
         yield from anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
-    for draw in (particles, trajectories, marginals, predictions):
+    for draw in (particles, trajectories, corner, predictions):
         yield from draw(shown)
 
 

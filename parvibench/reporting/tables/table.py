@@ -54,7 +54,6 @@ class Row:
 
     entries: tuple[Entry, ...]  #: one per column; the first names the row
     kind: str = ""  #: of the method, for filtering
-    group: str = ""  #: of the task, for filtering
     look: str = ""  #: CSS classes
 
 

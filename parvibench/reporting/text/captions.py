@@ -36,15 +36,9 @@ CORNER = (
     "Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
     "{points} points of either. The diagonal shows densities."
 )
-BANDS = "Grey band and black line: the reference; dashed: limits of the {n} best methods' bands, replicates pooled."
 CALIBRATION = "Below the line: intervals too narrow; above: too wide. Test rows of the first {splits} splits."
 
 
 def listed(title: str, values: Iterable[tuple[str, str]], lead: str = ": ") -> str:
     """A title and the values of its lines."""
     return f"{title}{lead}{'; '.join(f'{label} {value}'.rstrip() for label, value in values)}"
-
-
-def of_methods(title: str, labels: Iterable[str], task: str) -> str:
-    """Alternative text of a figure of a task with a line per method."""
-    return f"{title} of {', '.join(labels)} on {task}"
