@@ -52,7 +52,7 @@ class Answer:
                 "means and standard deviations. Agreement cannot show a mode that all methods missed."
             )
         passing = [method.label for method in self.methods if method.passes]
-        without = ", without agreement" * bool(passing)
+        without = ", without agreement" if passing else "; a longer run may pass"
         return (
             f"{start}Trust none: R-hat, ESS and divergences pass for {named(passing, _NAMED) or 'no method'}{without}."
         )
