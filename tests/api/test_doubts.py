@@ -160,7 +160,10 @@ def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert method.startswith("  svgd: KSD 3.")
     assert "diagnostics none; agrees with none" in method
     assert "neither wrong weights" in ksd
-    assert trust == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; a longer run may pass."
+    assert (
+        trust
+        == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; a longer run may pass."
+    )
     assert settled.endswith("parvibench reference build without")
     answer = results.document()["without_reference"]["without"]
     assert (answer["trusted"], answer["commands"]) == ("", ["parvibench reference build without"])

@@ -11,7 +11,7 @@ from scipy import stats
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.page import provenance
-from parvibench.reporting.tables.curve_tables import equal_budget_tables
+from parvibench.reporting.tables.task_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
 

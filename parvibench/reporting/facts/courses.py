@@ -1,4 +1,4 @@
-"""What the curves of a run give: medians over replicates, methods at equal budgets, times to a level, tasks solved over a budget.
+"""Curves of a run: medians over replicates, methods at equal budgets, tasks solved over a budget.
 
 At equal score evaluations (work), and at equal sequential steps. A sequential step is one call of the density or its score for
 any number of rows; these calls determine the run time on hardware that evaluates all rows in parallel. A chain of N = 1 spends few rows on many steps; N particles spend N times as many on each.

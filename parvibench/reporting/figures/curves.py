@@ -31,8 +31,7 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, *, alone:
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
-    median; ``alone``: against the first axis only, whichever
-    budget the page shows. No drawing when there is nothing to draw.
+    median; ``alone``: against the first axis only. No drawing when there is nothing to draw.
     """
     lines = {c.label: curve(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}

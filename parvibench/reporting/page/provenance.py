@@ -16,7 +16,6 @@ from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import join
 from parvibench.reporting.text import described, marks, validity
 
-CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
 
 
@@ -37,8 +36,8 @@ def validity_checks(facts: Facts) -> dict[str, str]:
     found = {
         "Equal conditions": equal_terms(facts),
         "Tuning": step_sizes(facts)[0],
-        CONVERGED: _converged(facts.board),
-        COST: _cost(facts),
+        "Convergence": _converged(facts.board),
+        "Cost": _cost(facts),
     }
     return {question: answer for question, answer in found.items() if answer}
 

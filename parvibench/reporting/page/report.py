@@ -36,9 +36,8 @@ class Report:
 
     facts: Facts  #: of the run
     picture: Sequence[Drawing]  #: performance profiles
-    views: Mapping[
-        str, Sequence[Aggregates]
-    ]  #: over tasks: of all methods (key empty, with figures), then of those of each kind
+    #: over tasks: of all methods (key empty, with figures), then of those of each kind
+    views: Mapping[str, Sequence[Aggregates]]
     matrix: Table  #: methods x tasks
     tasks: Sequence[TaskSection]  #: one section per task
     methods: Sequence[MethodSection]  #: one section per method

@@ -11,7 +11,7 @@ from parvibench.reporting.figures.plots import as_figure, write_pdf
 from parvibench.reporting.formatting import write_csv
 
 from .html_page import render
-from .provenance import CONVERGED, COST, profile_in_words
+from .provenance import profile_in_words
 from .report import Report, drawings
 from .reports_index import Summary, kind_in_short
 from .text_tables import to_markdown
@@ -42,7 +42,7 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
     for file, table in tables.items():
         write_csv(table, out / f"{file}.csv")
     facts.write_values(out / "results.parquet")
-    run, checks = facts.run, report.checks
+    run = facts.run
     Summary(
         suite=str(run.suite.get("name", "")),
         profile=profile_in_words(facts),
@@ -50,8 +50,6 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
         run=run.id,
         headline=facts.headline(),
         kinds=[kind_in_short(kind) for kind in facts.recommended[""][1:]],
-        converged=checks.get(CONVERGED, ""),
-        cost=checks.get(COST, ""),
         picture=report.picture[0].pictures[0].image if report.picture else "",
     ).write(out)
     return out / "index.html"

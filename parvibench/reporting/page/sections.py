@@ -19,9 +19,8 @@ from parvibench.reporting.figures.density_scatter import particles, trajectories
 from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
 from parvibench.reporting.figures.high_dimensional import corner
 from parvibench.reporting.figures.predictive_intervals import predictions
-from parvibench.reporting.tables.curve_tables import equal_budget_tables
 from parvibench.reporting.tables.table import Table, fragment
-from parvibench.reporting.tables.task_tables import path_table, ranking_table
+from parvibench.reporting.tables.task_tables import equal_budget_tables, path_table, ranking_table
 from parvibench.reporting.text import described
 from parvibench.targets.posteriordb import native_of
 

@@ -1,4 +1,4 @@
-"""Tables of a task: the ranking of its methods, and Markov chains judged by their whole path after burn-in."""
+"""Tables of a task: the ranking of its methods, at equal budgets too, and Markov chains judged by their whole path after burn-in."""
 
 import math
 import re
@@ -10,7 +10,8 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, interval_of, median_of
+from parvibench.reporting.facts.courses import at_equal_budgets
+from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, Facts, interval_of, median_of
 from parvibench.reporting.formatting import interval, named, number
 from parvibench.reporting.text import marks
 from parvibench.reporting.text.trusting import KSD, Answer
@@ -239,3 +240,24 @@ def _summary(cell: CellRecord, metric: str) -> Entry:
     scale = 1000 if metric == "ess_per_evaluation" else 1
     median, low, high = interval_of(cell, metric)
     return estimate(scale * median, scale * low, scale * high)
+
+
+def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
+    """A table for score evaluations and one for sequential steps."""
+    known, tables = lb.floor(task, metric, facts.by_task[task][0].samples), []
+    for axis, (level, rows) in at_equal_budgets(facts, facts.by_task[task], metric).items():
+        spent = axis.replace("_", " ")
+        columns = (
+            Column("method", numeric=False),
+            Column("rank", "among the methods at this budget; 1 is best"),
+            Column("× floor" if known else metric, "median over replicates [95% interval]"),
+            Column(spent, "per replicate, at the checkpoint nearest to the level"),
+            Column("iterations", "per replicate, at that checkpoint"),
+        )
+        body = []
+        for r in rows:
+            cost = whole(r.spent)._replace(note="end of its run" if r.ended else "")
+            shown = method(r.cell.label), numeric(r.rank), estimate(*r.values), cost, whole(r.iterations)
+            body.append(Row(shown, kind=r.cell.kind))
+        tables.append(Table(f"At equal {spent}: {number(level)} per replicate", columns, tuple(body)))
+    return tables

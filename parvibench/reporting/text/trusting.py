@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from parvibench.reporting.formatting import name, named
 
-#: How many methods a sentence names.
-_NAMED = 6
 #: What KSD, and its value by chance, say.
 KSD = (
     "KSD: of the first replicate, thinned to its effective size. By chance: median distance between random halves of these "
@@ -53,6 +51,4 @@ class Answer:
             )
         passing = [method.label for method in self.methods if method.passes]
         without = ", without agreement" if passing else "; a longer run may pass"
-        return (
-            f"{start}Trust none: R-hat, ESS and divergences pass for {named(passing, _NAMED) or 'no method'}{without}."
-        )
+        return f"{start}Trust none: R-hat, ESS and divergences pass for {named(passing, 6) or 'no method'}{without}."
