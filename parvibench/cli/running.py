@@ -94,7 +94,9 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    ranked = len(results.without_reference) < len(results.by_task)  # else KSD would be praised beside what is to be trusted
+    ranked = len(results.without_reference) < len(
+        results.by_task
+    )  # else KSD would be praised beside what is to be trusted
     more = () if as_json or quiet else [*report_api.doubts(results), *[results.headline()] * ranked]
     shown = published is not None and (as_json or not quiet)
     document = {"against": _compared(results, published, as_json)} if shown else {}

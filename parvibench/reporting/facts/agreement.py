@@ -70,17 +70,16 @@ def without_reference(results: StoredRun, task: str, place: str = "") -> Answer 
 def _method(
     cell: CellRecord, draws: Draws, others: Mapping[str, bool | None], task: Task | None, *, passes: bool
 ) -> Method:
-    def measured(metric: str, scale: float = 1.0) -> float:
+    def measured(metric: str) -> float:
         found = median_of(cell, metric)
-        return math.nan if found is None or not math.isfinite(scale) else scale * found
+        return math.nan if found is None else found
 
     work = 1000 / cell.score_evaluations if cell.score_evaluations else math.nan
     speed = cell.n_replicates / cell.seconds if cell.seconds else math.nan
-    ess = [measured(metric, scale) for metric in ("ess_bulk", "ess_tail") for scale in (work, speed)]
+    rhat, bulk, tail, diverged = map(measured, ("rhat", "ess_bulk", "ess_tail", "divergences"))
     agrees, differs = ([label for label, same in others.items() if same is wanted] for wanted in (True, False))
-    return Method(
-        cell.label, measured("rhat"), *ess, measured("divergences"), *_ksd(draws, task), agrees, differs, passes
-    )
+    ess = work * bulk, speed * bulk, work * tail, speed * tail
+    return Method(cell.label, rhat, *ess, diverged, *_ksd(draws, task), agrees, differs, passes)
 
 
 def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
