@@ -88,8 +88,7 @@ def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):
     record = make_record("mala", "banana", "mala", label="mala", status="unsupported", reason="offers no full-batch")
     steps, untuned = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
     assert "1 tuned" in steps
-    assert "default" not in steps
-    assert "set" not in steps
+    assert not re.search("default|set", steps)
     assert untuned == ""
 
 
