@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parvibench.core.errors import UnknownNameError
+from parvibench.core.result import to_json_number
 from parvibench.harness.store.files import output_place
 from parvibench.reporting.formatting import count as count
 from parvibench.reporting.formatting import interval as interval
 from parvibench.reporting.formatting import number as number
+from parvibench.reporting.formatting import write_csv
 
 from .report import loaded
 
@@ -35,29 +37,31 @@ def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
 
 
 class Comparison(NamedTuple):
-    """A comparison with its files."""
+    """A comparison with its file."""
 
     first: Results
     second: Results
     conditions: pd.DataFrame  #: settings, versions and hardware that differ
     cells: pd.DataFrame  #: as of ``compare``
-    files: list[Path]  #: table and figures
+    file: Path  #: the table
 
     def document(self) -> dict[str, Any]:
-        """The tables as a JSON document."""
-        from parvibench.reporting.page import report_files
-
-        return report_files.comparison_document(self.first, self.second, self.cells, self.files)
+        """The tables as a JSON document; null where a number is missing."""
+        rows = self.cells.to_dict("records")
+        cells = [{k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+        runs = {"run_a": self.first.run.id, "run_b": self.second.run.id}
+        return runs | {"differs": self.conditions.to_dict("records"), "files": [str(self.file)], "cells": cells}
 
 
 def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
-    """Compare two runs and write the table and the figures into the folder ``to``."""
+    """Compare two runs and write the table into the folder ``to``."""
     from parvibench.reporting.facts import differences as run_differences
-    from parvibench.reporting.page import report_files
 
     place = output_place(to, folder=True)
     a, b = loaded(first), loaded(second)
     if metric is not None and metric not in (known := {m for run in (a, b) for c in run.cells for m in c.values}):
         raise UnknownNameError("metric of these runs", metric, sorted(known))
     cells = run_differences.compare(a, b, metric)
-    return Comparison(a, b, run_differences.conditions(a, b), cells, report_files.write_comparison(cells, place))
+    place.mkdir(parents=True, exist_ok=True)
+    write_csv(cells, place / "differences.csv")
+    return Comparison(a, b, run_differences.conditions(a, b), cells, place / "differences.csv")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,13 +77,15 @@ def report(
     Raises:
         InputError: another format.
     """
-    from parvibench.reporting.page.text_tables import write_latex
-
-    writers: dict[str, Any] = {"html": partial(write, compact=compact), "latex": write_latex}
-    if format not in writers:
-        raise InputError(f"format {format!r}: there are {', '.join(writers)}")
+    if format not in ("html", "latex"):
+        raise InputError(f"format {format!r}: there are html, latex")
     results = loaded(run)
-    path: Path = writers[format](results, Path(to) if to is not None else results.store.root / "report")
+    folder = Path(to) if to is not None else results.store.root / "report"
+    if format == "html":
+        return write(results, folder, compact=compact)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "leaderboard.tex"
+    path.write_text(latex(results), encoding="utf-8")
     return path
 
 

@@ -230,8 +230,7 @@ def _print_comparison(found: comparing.Comparison) -> None:
     tested = found.cells[found.cells["n"] > 0]
     pairing = "paired by replicate" if tested["paired"].all() else "not all paired: seeds or particles differ"
     answer(f"{summary} ({pairing}; medians; 5%, Holm)")
-    for path in found.files:
-        answer(str(path))
+    answer(str(found.file))
 
 
 @app.command(

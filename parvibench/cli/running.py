@@ -94,7 +94,10 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    more = () if as_json or quiet else [*report_api.doubts(results), results.headline()]
+    ranked = len(results.without_reference) < len(
+        results.by_task
+    )  # else KSD would be praised beside what is to be trusted
+    more = () if as_json or quiet else [*report_api.doubts(results), *[results.headline()] * ranked]
     shown = published is not None and (as_json or not quiet)
     document = {"against": _compared(results, published, as_json)} if shown else {}
     _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)

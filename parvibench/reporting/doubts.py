@@ -1,25 +1,19 @@
 """What to know of the results of a run: tasks without a reference, starts far from the mass, and log Z in doubt."""
 
-import shlex
-from collections.abc import Mapping
-
 import torch
 from torch import Generator
 
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import Status
 from parvibench.core.task import Task
 from parvibench.harness.marks.log_z import verdicts
-from parvibench.harness.store.results import median_of
-from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.targets.generative import DOORS
-from parvibench.targets.stan_models import StanTask
 
-from .facts import agreement
-from .formatting import name, named, number
+from .formatting import name
 from .presented import Results
+from .tables.task_tables import trust_table
+from .text.trusting import KSD, Answer
 
 FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floors above which no method came near
 
@@ -33,8 +27,8 @@ def doubts(results: Results) -> list[str]:
             task = registry.load_task(place)
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
             found += verdicts(task.name, task.facts.log_z, cells)
-            if cells and task.floored() is None:
-                found += _untested(results, task, cells, place)
+            if answer := results.without_reference.get(task.name):
+                found += _untested(answer, task.name)
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):
                 found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
@@ -42,55 +36,13 @@ def doubts(results: Results) -> list[str]:
     return found
 
 
-def _untested(results: Results, task: Task, cells: list[CellRecord], place: str) -> list[str]:
-    """KSD with its p-values, diagnostics and agreement of the methods, the one to trust, and what would settle it."""
-    if not any("ksd" in cell.values for cell in cells):
-        return []  # ranked by what they predict
-    draws = {c.label: found for c in cells[:20] if (found := agreement.draws_of(results, c)) is not None}
-    tested = []
-    for label, found in draws.items():
-        row = evaluate_samples(task, torch.tensor(found[0][0]), metrics=["ksd"])["metrics"][0]
-        tested += [] if row["p_value"] is None else [f"{label} {row['p_value']:.2g}"]
-    p = f" p of KSD by wild bootstrap (first replicate): {', '.join(tested)}." if tested else ""
-    compared = [cell for cell in cells if cell.label in draws]
-    agree = agreement.agreements(draws)
-    passing = [cell.label for cell in compared if agreement.sound(results, cell)]
-    chosen = agreement.trusted(compared, agree, passing)
-    trust = f"Trust none: R-hat, ESS and divergences pass for {named(passing, 6) or 'no method'}{', without agreement' * bool(passing)}."
-    if chosen is not None:
-        trust = (
-            f"Trust {name(chosen.label)}: its R-hat, ESS and divergences pass, and another method agrees with its means and standard "
-            "deviations. Agreement cannot show a mode that all methods missed."
-        )
-    return [
-        f"{task.name} has no reference. A rank by KSD is weak evidence: it sees neither wrong weights of separated modes nor a "
-        f"mode that was missed.{p}",
-        *(_method(cell, agree[cell.label]) for cell in compared),
-        trust,
-        _settled(task, place, chosen),
-    ]
-
-
-def _method(cell: CellRecord, others: Mapping[str, bool | None]) -> str:
-    """Diagnostics of a method at its cost, and the methods that it agrees with."""
-    rhat, divergences = median_of(cell, "rhat"), median_of(cell, "divergences")
-    said = [] if rhat is None else [f"R-hat {number(rhat)}"]
-    for metric, short in (("ess_bulk", "bulk ESS"), ("ess_tail", "tail ESS")):
-        if (ess := median_of(cell, metric)) is not None and cell.score_evaluations and cell.seconds:
-            each = number(1000 * ess / cell.score_evaluations), number(ess * cell.n_replicates / cell.seconds)
-            said.append(f"{short} {each[0]} per 1,000 evaluations, {each[1]} per second")
-    said += [] if divergences is None else [f"{100 * divergences:.2g}% divergences"]
-    without = "no other method" if not others or False in others.values() else "none: too few effective draws to tell"
-    said.append(f"agrees with {named([label for label, same in others.items() if same], 6) or without}")
-    return f"  {name(cell.label)}: {'; '.join(said)}"
-
-
-def _settled(task: Task, place: str, chosen: CellRecord | None) -> str:
-    """Commands that settle which method is right; calibration where the model draws data."""
-    text = f"Build a reference: parvibench reference build {shlex.quote(place)}"
-    if isinstance(task, (StanTask, *DOORS)):
-        text += f"; or calibrate: parvibench calibrate {shlex.quote(place)} -a {shlex.quote(chosen.algorithm if chosen else 'nuts')}"
-    return text + (" --simulator SIMULATOR.stan" if isinstance(task, StanTask) else "")
+def _untested(answer: Answer, task: str) -> list[str]:
+    """What is known of each method, the one to trust, and what would settle it."""
+    table = trust_table(answer)
+    facts = [zip(table.columns[1:], row.entries[1:], strict=True) for row in table.rows]
+    told = ["; ".join(f"{c.title} {e.text}" for c, e in row if e.text) for row in facts]
+    lines = [f"  {name(m.label)}: {text}" for m, text in zip(answer.methods, told, strict=True)]
+    return [*lines, KSD, answer.sentence(task), f"To settle it: {'; or '.join(answer.commands)}"]
 
 
 def _far(results: Results, task: Task) -> list[str]:

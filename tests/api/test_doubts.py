@@ -1,11 +1,13 @@
 """What runs say of their ranks, grades of references, what chains are worth, and saved files that must not be misread."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,6 +26,7 @@ from parvibench.metrics.evaluate import chain_diagnostics
 from parvibench.reference.checks import stein_checks
 from parvibench.reference.gates import Gate, grade_of
 from parvibench.reporting import doubts
+from parvibench.reporting.formatting import number
 
 X = np.random.default_rng(0).normal(size=(2, 30, 3))
 FLAT = X.reshape(-1, 3)
@@ -153,13 +156,22 @@ def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.M
     results = pb.run(
         tasks=[task], algorithms=["svgd"], replicates=1, budget={"iterations": 3}, particles=60, out=tmp_path, tracking=False
     )  # fmt: skip
-    monkeypatch.setattr(doubts.registry, "load_task", lambda _: task)
-    ksd, method, trust, settled = doubts.doubts(results)
-    assert "weak evidence" in ksd
-    assert "svgd 0." in ksd
-    assert method == "  svgd: agrees with no other method"
-    assert trust == "Trust none: R-hat, ESS and divergences pass for no method."
+    method, ksd, trust, settled = doubts.doubts(results)
+    assert method.startswith("  svgd: KSD 3.")
+    assert "diagnostics none; agrees with none" in method
+    assert "neither wrong weights" in ksd
+    assert (
+        trust
+        == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; a longer run may pass."
+    )
     assert settled.endswith("parvibench reference build without")
+    answer = results.document()["without_reference"]["without"]
+    assert (answer["trusted"], answer["commands"]) == ("", ["parvibench reference build without"])
+    assert f"KSD {number(answer['methods'][0]['ksd'])}; by chance" in method
+    page = pb.report(results, tmp_path / "page").read_text()
+    assert trust in page
+    schema = json.loads((tmp_path / "page" / "results.schema.json").read_text())
+    jsonschema.validate(json.loads((tmp_path / "page" / "results.json").read_text()), schema)
 
 
 @pytest.mark.parametrize(("place", "said"), [(60.0, 1), (2.0, 0)])

@@ -10,7 +10,7 @@ from parvibench.core.reference import Reference
 from parvibench.reporting.facts import averages
 from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.facts.findings import View
-from parvibench.reporting.page.text_tables import write_latex
+from parvibench.reporting.page.text_tables import to_latex
 from parvibench.reporting.tables import aggregate_tables
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
@@ -111,7 +111,7 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
     assert list(best.rows["label"]) == ["ula", "mala"]
     assert (best.compared, best.beaten, set(best.rows["pairs"])) == (3, 1, {3})
     # In print too: bold is the set.
-    text = write_latex(found, tmp_path / "latex").read_text()
+    text = to_latex(found)
     bold = [line.split(" ")[0] for line in text.splitlines() if r"\textbf{" in line]
     assert bold == ["ula", "mala"]
 

@@ -304,10 +304,10 @@ def test_figures_of_several_metrics_over_their_floors_have_names_of_their_own(re
 
 
 def test_step_sizes_say_where_they_come_from(results):
-    steps = step_sizes(results)
-    assert "1 tuned" in steps.summary
-    assert "tuning cost: 1,000,000 score evaluations" in steps.summary
-    assert steps.at_edge == ("ula on banana",)
+    steps, _ = step_sizes(results)
+    assert "1 tuned" in steps
+    assert "tuning cost: 1,000,000 score evaluations" in steps
+    assert "edge of the grid (marked |): 1." in steps
 
 
 def test_the_commands_on_the_page_draw_its_figures(results, out, html_page, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from scipy import stats
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.reporting.facts import board as leaderboard
 from parvibench.reporting.page import provenance
-from parvibench.reporting.tables.curve_tables import equal_budget_tables
+from parvibench.reporting.tables.task_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
 
@@ -86,11 +86,10 @@ def test_a_method_with_a_larger_budget_of_its_own_is_shown_and_not_ranked(tmp_pa
 def test_methods_that_did_not_run_have_no_step_size_that_nobody_tuned(tmp_path):
     ran = cell("ula", tuned=True)
     record = make_record("mala", "banana", "mala", label="mala", status="unsupported", reason="offers no full-batch")
-    steps = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
-    assert steps.summary.startswith("1 tuned")
-    assert "default" not in steps.summary
-    assert "set" not in steps.summary
-    assert steps.warning == ""
+    steps, untuned = provenance.step_sizes(write_store(tmp_path, [ran, (record, None, None)]))
+    assert "1 tuned" in steps
+    assert not re.search("default|set", steps)
+    assert untuned == ""
 
 
 def test_a_step_size_that_the_suite_gives_is_set_even_where_it_is_the_default(tmp_path):
@@ -98,7 +97,5 @@ def test_a_step_size_that_the_suite_gives_is_set_even_where_it_is_the_default(tm
     settings = {"step_size": 0.05}
     suite = {"algorithms": [{"name": "ula"}, {"name": "ula", "label": "ula-long", "settings": settings}]}
     cells = [cell("ula", tuned=True), cell("ula-long", algorithm="ula"), cell("mala")]
-    steps = provenance.step_sizes(write_store(tmp_path, cells, suite))
-    chosen = {row.entries[0].text: row.entries[3].text for row in steps.table.rows}
-    assert chosen["ula-long"] == "set"
-    assert chosen["ula"] == "tuned"
+    values = write_store(tmp_path, cells, suite).values().drop_duplicates("label").set_index("label")
+    assert values.loc[["ula-long", "ula"], "step_origin"].tolist() == ["set", "tuned"]

@@ -165,10 +165,17 @@ class Use:
     unsettled: list[str]
     dearer: bool
     numbered: bool
+    with_tuning: set[str]  # not on pages that are older than this number
 
     @property
     def allowed(self) -> set[str]:
-        return {self.group, *(self.tasks if len(self.tasks) == 1 else ()), str(len(self.tasks)), str(self.most)}
+        return {
+            self.group,
+            *self.with_tuning,
+            *(self.tasks if len(self.tasks) == 1 else ()),
+            str(len(self.tasks)),
+            str(self.most),
+        }
 
     def named(self, method: tuple[bool, float, float, str, list[str]], *, cost: bool) -> list[str]:
         _, spent, result, label, marks = method
@@ -310,7 +317,7 @@ class Board:
         """What to use of some methods: near the best of this board's methods, whichever replicates are drawn again."""
         rows = self.cells[self.cells["group"] == group] if group else self.cells
         tasks = list(dict.fromkeys(rows["task"]))
-        times_near, cost = {}, {}
+        times_near, cost, tuned = {}, {}, {}
         rows = rows[rows["finite"]]
         for _, mine in rows.groupby("task", sort=False):
             keys = list(zip(mine["task"], mine["label"], strict=True))
@@ -323,12 +330,14 @@ class Board:
             limit = np.where(lowest > 0, 1.5 * (lowest if floor != floor else np.maximum(lowest, floor)), lowest / 1.5)
             if mine["primary"].iloc[0] == "nll":
                 limit = lowest + 0.1
-            for key, spent, own in zip(keys, mine["score_evaluations"], middles <= limit, strict=True):
+            each = mine["score_evaluations"], mine["tuning_evaluations"].fillna(0.0), middles <= limit
+            for key, spent, tuning, own in zip(keys, *each, strict=True):
                 times = np.nan_to_num(np.array(self.reached.get(key, [math.nan] * n), dtype=float)[:n], nan=spent)
                 times_near[key[1]] = times_near.get(key[1], 0) + own
                 cost.setdefault(key[1], []).append(
                     np.log(np.fmax(np.append(middle(times[draws]), middle(times)), 1e-9))
                 )
+                tuned.setdefault(key[1], []).append(math.log(max(middle(times), 1e-9) + tuning))
         times_near = {label: n for label, n in times_near.items() if label in labels}
         cost = {label: np.mean(logs, axis=0) for label, logs in cost.items()}
         least = {label: sorted(n)[50] for label, n in times_near.items()}
@@ -352,7 +361,8 @@ class Board:
             dearer = (agree & (times_near[second] >= most) & (cost[first] < cost[second])[:-1]).mean() >= 0.95
         floors, primary = rows["floor"].notna(), set(rows["primary"])
         numbered = bool(floors.all()) or (len(tasks) == 1 and len(primary) == 1)
-        return Use(group, tasks, most, best, unsettled, bool(dearer), numbered)
+        with_tuning = {f"{math.exp(np.mean(tuned[b[3]])):,.0f}" for b in best}
+        return Use(group, tasks, most, best, unsettled, bool(dearer), numbered, with_tuning)
 
 
 def words(marks: str) -> list[str]:

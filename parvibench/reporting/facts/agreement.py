@@ -1,28 +1,106 @@
-"""Agreement of methods with one another on a task without reference, and the one to trust.
+"""The method to trust on a task without reference, by diagnostics, KSD and agreement of the methods with one another.
 
 For two methods let z be the normal scores of the ranks of both their samples together, by coordinate. The gaps of the means
 and of log s, s the standard deviations of z, have variances h s^2 / E + h' s'^2 / E' and h / (2 E) + h' / (2 E'): E the sum over
 replicates of min(n, bulk ESS, tail ESS) (n without a path), h >= 1 the variance of the replicates' means over the one that E implies.
 Methods differ where a gap exceeds its normal limit at 1% over all gaps of all pairs; else they agree, unless a limit exceeds 0.5.
+
+The scale of KSD is the wild bootstrap's median: with signs w of two random halves A and B, mean_ij w_i w_j k_p is a quarter of the
+squared Stein distance of A and B, whose mean is that of the squared KSD of as many independent draws of the target. The KSD of a half
+is no scale: what is wrong with all the draws is wrong with a half of them.
 """
 
+import math
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.core.result import CellRecord
+from parvibench.core import registry
+from parvibench.core.errors import ParVIBenchError
+from parvibench.core.result import CellRecord, Status
+from parvibench.core.task import Task
 from parvibench.harness.marks.convergence import in_doubt, transient
 from parvibench.harness.store.results import StoredRun, median_of
+from parvibench.metrics.evaluate import evaluate_samples
+from parvibench.metrics.pairwise import thin
+from parvibench.reporting.text.trusting import Answer, Method
+from parvibench.targets.generative import DOORS
+from parvibench.targets.stan_models import StanTask
+
+from . import floor_comparison as floors
 
 #: Level over all gaps; largest gap that may stay unseen, in standard deviations; share of divergent transitions allowed.
 LEVEL, RESOLVED, DIVERGENT = 0.01, 0.5, 0.001
+_MOST = 20  # methods compared
 #: Method -> other method -> whether they agree; None where samples are too few to tell.
 Agreements = Mapping[str, Mapping[str, bool | None]]
 #: Final samples (R, n, D), and the effective numbers of these, (R,).
 Draws = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def without_reference(results: StoredRun, task: str, place: str = "") -> Answer | None:
+    """The methods of a task that only KSD ranks, and the one to trust; None of other tasks, and without samples.
+
+    No file is imported: the density of a task from ``place`` is known where the process has loaded it, else KSD has no scale.
+    """
+    try:
+        known = registry.load_task(task)
+    except ParVIBenchError:
+        known = None
+    cells = [c for c in results.by_task[task] if c.status is Status.OK and c.kind != "anchor" and "ksd" in c.values]
+    if not cells or (floors.floored_of(task) if known is None else known.floored()) is not None:
+        return None
+    draws = {c.label: found for c in cells[:_MOST] if (found := draws_of(results, c)) is not None}
+    compared = [cell for cell in cells if cell.label in draws]
+    if not compared:
+        return None
+    agree = agreements(draws)
+    passing = [cell.label for cell in compared if sound(results, cell)]
+    chosen = trusted(compared, agree, passing)
+    methods = [_method(c, draws[c.label], agree[c.label], known, passes=c.label in passing) for c in compared]
+    commands = _settling(known, place or (registry.place_of(known) if known else "") or task, chosen)
+    return Answer(methods, "" if chosen is None else chosen.label, commands)
+
+
+def _method(
+    cell: CellRecord, draws: Draws, others: Mapping[str, bool | None], task: Task | None, *, passes: bool
+) -> Method:
+    def measured(metric: str) -> float:
+        found = median_of(cell, metric)
+        return math.nan if found is None else found
+
+    work = 1000 / cell.score_evaluations if cell.score_evaluations else math.nan
+    speed = cell.n_replicates / cell.seconds if cell.seconds else math.nan
+    rhat, bulk, tail, diverged = map(measured, ("rhat", "ess_bulk", "ess_tail", "divergences"))
+    agrees, differs = ([label for label, same in others.items() if same is wanted] for wanted in (True, False))
+    ess = work * bulk, speed * bulk, work * tail, speed * tail
+    return Method(cell.label, rhat, *ess, diverged, *_ksd(draws, task), agrees, differs, passes)
+
+
+def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
+    """KSD of the first replicate, thinned to its effective size, its value by chance, and the p-value."""
+    if task is None:
+        return (math.nan,) * 3
+    x = thin(torch.from_numpy(draws[0][0]), max(2, int(draws[1][0])))
+    row = evaluate_samples(task, x, metrics=["ksd"])["metrics"][0]
+    found = row["judged"], (row["floor"] or {}).get("median"), row["p_value"]
+    value, chance, p = (math.nan if v is None else float(v) for v in found)
+    return value, chance, p
+
+
+def _settling(task: Task | None, place: str, chosen: CellRecord | None) -> list[str]:
+    """Commands that settle which method is right; calibration where the model draws data."""
+    commands = [f"parvibench reference build {shlex.quote(place)}"]
+    if isinstance(task, (StanTask, *DOORS)):
+        algorithm = shlex.quote(chosen.algorithm if chosen else "nuts")
+        simulator = " --simulator SIMULATOR.stan" if isinstance(task, StanTask) else ""
+        commands.append(f"parvibench calibrate {shlex.quote(place)} -a {algorithm}{simulator}")
+    return commands
 
 
 def draws_of(results: StoredRun, cell: CellRecord) -> Draws | None:

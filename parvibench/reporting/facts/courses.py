@@ -1,4 +1,4 @@
-"""What the curves of a run give: medians over replicates, methods at equal budgets, times to a level, tasks solved over a budget.
+"""Curves of a run: medians over replicates, methods at equal budgets, tasks solved over a budget.
 
 At equal score evaluations (work), and at equal sequential steps. A sequential step is one call of the density or its score for
 any number of rows; these calls determine the run time on hardware that evaluates all rows in parallel. A chain of N = 1 spends few rows on many steps; N particles spend N times as many on each.
@@ -17,12 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.harness.store.results import StoredRun, metric_values
-from parvibench.metrics.chains import array_stats
 from parvibench.statistics import median_interval, runtime_profile
 
 from . import board as lb
@@ -31,12 +29,7 @@ from .run import AXES
 
 #: Metric of sequential tasks that also serves as an axis.
 CONTEXTS = "contexts"
-#: Metric whose levels are reached, and these.
-GROWTH_METRIC = "kl_projected"
-LEVELS = (0.1, 0.01)
-#: Fewest dimensions for a fit.
-_FEWEST = 3
-_BUDGETS, _LAGS = 41, 25
+_BUDGETS = 41
 
 
 def line(results: StoredRun, cell: CellRecord, metric: str) -> pd.DataFrame:
@@ -106,63 +99,6 @@ def _spent(grid: CurveGrid, metric: str, axis: str) -> tuple[NDArray[np.float64]
     return cost[at], at
 
 
-class Growth(NamedTuple):
-    """Iterations of a method to a level, by dimension."""
-
-    label: str
-    kind: str
-    level: float
-    slope: tuple[float, float, float] | None  #: of log iterations over log dimension, with its interval
-    reached: dict[int, float]  #: dimension -> median; inf: never, NaN: not run
-
-
-def growth(results: StoredRun) -> list[Growth]:
-    """Iterations to each level by dimension, and the exponent fitted to them; none with fewer than three dimensions."""
-    rows_of = registry.tasks()
-    measured = [c.task for c in results.cells if GROWTH_METRIC in c.values and c.task in rows_of]
-    dims = {task: dim for task in measured if (dim := rows_of[task].dim)}
-    if len(set(dims.values())) < _FEWEST:
-        return []
-    found = []
-    for label in dict.fromkeys(c.label for c in results.cells if not lb.is_anchor(c)):
-        cells = {c.task: c for c in results.cells if c.label == label and c.status is Status.OK and c.task in dims}
-        for level in LEVELS if cells else ():
-            times = {t: float(np.median(iterations_to(results.curve_grid(c), level))) for t, c in cells.items()}
-            reached = {dims[t]: times.get(t, math.nan) for t in sorted(dims, key=lambda t: dims[t])}
-            slope = exponent(list(reached), list(reached.values()))
-            found.append(Growth(label, next(iter(cells.values())).kind, level, slope, reached))
-    return found
-
-
-def iterations_to(curves: CurveGrid, level: float) -> list[float]:
-    """Iterations after which each replicate is at or below a level, linear in logarithms between checkpoints; inf: never."""
-    found = []
-    curve = curves.metric(GROWTH_METRIC)
-    for r in np.flatnonzero(curve.measured.any(0)):
-        here = curve.measured[:, r]
-        at, values = curve.spent["iteration"][here, r], curve.values[here, r]
-        below = np.flatnonzero(values <= level)
-        if not len(below):
-            found.append(math.inf)
-        elif (i := int(below[0])) == 0 or values[i] <= 0:
-            found.append(float(at[i]))
-        else:
-            share = math.log(values[i - 1] / level) / math.log(values[i - 1] / values[i])
-            found.append(float(at[i - 1] * (at[i] / at[i - 1]) ** share))
-    return found or [math.nan]
-
-
-def exponent(dims: Sequence[int], iterations: Sequence[float]) -> tuple[float, float, float] | None:
-    """Slope of log iterations over log D with its 95% interval by Student's t; None with fewer than three finite points."""
-    pairs = [(math.log(d), math.log(k)) for d, k in zip(dims, iterations, strict=True) if math.isfinite(k) and k > 0]
-    if len(pairs) < _FEWEST:
-        return None
-    x, y = zip(*pairs, strict=True)
-    fit = stats.linregress(x, y)
-    half = float(stats.t.ppf(0.975, len(pairs) - 2)) * float(fit.stderr)
-    return float(fit.slope), float(fit.slope) - half, float(fit.slope) + half
-
-
 def profiles(results: StoredRun, board: pd.DataFrame, axis: str) -> dict[str, pd.DataFrame]:
     """Label -> share of tasks solved within a budget, with its band, as of ``statistics.runtime_profile``; best first.
 
@@ -183,16 +119,3 @@ def profiles(results: StoredRun, board: pd.DataFrame, axis: str) -> dict[str, pd
     nothing = dict.fromkeys(limits(board), np.full((1, 1), math.inf))
     found = {k: runtime_profile(nothing | v, budgets, seed=0) for k, v in solved.items()}
     return dict(sorted(found.items(), key=lambda of: (-of[1]["share"].iloc[-1], -of[1]["share"].mean())))
-
-
-def mean_autocorrelation(samples: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Autocorrelation at lags 0, 1, ... of samples (R, n, D), mean over coordinates and finite replicates.
-
-    At most 26 values; None for chains that never moved or are too short.
-    """
-    kept = samples[np.isfinite(samples).all((1, 2))].astype(np.float64)
-    moved = kept[(kept.std(1) > 0).all(1)]
-    if not len(moved) or moved.shape[1] < 4:
-        return None
-    lags = min(_LAGS, moved.shape[1] // 2)
-    return np.asarray(array_stats().autocorr(moved, axis=1)).mean((0, 2))[: lags + 1]

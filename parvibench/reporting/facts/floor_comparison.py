@@ -78,16 +78,7 @@ def look_again() -> None:
 
 def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
-    try:
-        return _floor_once(load_floored, task, _stamp(task), metric, n)
-    except (ValueError, OSError):  # as for ``floored_of``
-        return None
-
-
-@lru_cache(maxsize=4096)
-def _floor_once(load: Callable[[str], Floored | None], task: str, stamp: object, metric: str, n: int) -> Floor | None:
-    """Floors of many tasks stay known when their references do not."""
-    reference = _once(load, task, stamp)
+    reference = floored_of(task)
     return None if reference is None else reference.floor(metric, n)
 
 

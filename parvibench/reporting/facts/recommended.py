@@ -75,6 +75,7 @@ class _Task:
     near: Mapping[str, NDArray[np.bool_]]  #: (RESAMPLES,)
     cost: Mapping[str, NDArray[np.float64]]  #: logarithms of medians, (RESAMPLES + 1,): the last without resampling
     rows: Mapping[str, lb.Row]  #: of the board
+    tuning: Mapping[str, float]  #: score evaluations of the search for the step size; 0 without one
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ class Recommendations:
             spent = np.where(np.isfinite(times), times, cell.score_evaluations)
             costs.append(np.log(np.maximum(_medians(spent, drawn), _LEAST)))
         labels = [str(row["label"]) for row in rows]
-        return _Task(*(dict(zip(labels, found, strict=True)) for found in (is_near, costs, rows)))
+        tuning = [lb.tuning_cost(cell, self.results.run.suite) or 0.0 for cell in own]
+        return _Task(*(dict(zip(labels, found, strict=True)) for found in (is_near, costs, rows, tuning)))
 
     def of(self, where: str, tasks: Sequence[str], labels: Iterable[str]) -> Kind:
         """What to use of some methods for the tasks of a kind; near the best of all methods."""
@@ -132,9 +134,11 @@ class Recommendations:
     def _method(self, label: str, most: int, known: Sequence[_Task]) -> Recommended:
         rows = [t.rows[label] for t in known if label in t.rows]
         shown = sorted((lb.shown(row) for row in rows), reverse=lb.higher_is_better(rows[0]["metric"]))
-        cost = math.exp(np.mean([t.cost[label][-1] for t in known if label in t.cost]))
+        costs = [(t.cost[label][-1], t.tuning[label]) for t in known if label in t.cost]
+        cost = math.exp(np.mean([log for log, _ in costs]))
+        with_tuning = math.exp(np.mean([np.log(np.exp(log) + tuning) for log, tuning in costs]))
         words = dict.fromkeys(w for row in rows for w in lb.warnings(row["marks"]))
-        return Recommended(label, most, shown[most - 1], cost, tuple(words))
+        return Recommended(label, most, shown[most - 1], cost, with_tuning, tuple(words))
 
 
 def _counts(known: Sequence[_Task], labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:

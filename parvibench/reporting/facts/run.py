@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.core.result import to_json_number
 from parvibench.harness.marks.convergence import MAX_RHAT as MAX_RHAT
 from parvibench.harness.run.judging import SEQUENTIAL as SEQUENTIAL
 from parvibench.harness.store.cell_files import dense
@@ -17,9 +18,11 @@ from parvibench.harness.store.results import interval_of as interval_of
 from parvibench.harness.store.results import median_of as median_of
 from parvibench.metrics.power import detected_alterations
 from parvibench.reporting.text import leaders
+from parvibench.reporting.text.trusting import Answer
 from parvibench.statistics import FAR as FAR
 from parvibench.statistics import FAR_SPREAD as FAR_SPREAD
 
+from . import agreement
 from . import board as lb
 from . import flat_rows as flat
 from .findings import View
@@ -133,6 +136,19 @@ class Facts(StoredRun):
         return self.axes | ({"with_tuning": "score evaluations with tuning"} if tuned else {})
 
     @cached_property
+    def without_reference(self) -> dict[str, Answer]:
+        """Task without a reference -> its methods, and the one to trust."""
+        places = [str(row["name"]) for row in self.suite.get("tasks", ())]
+        typed = dict(zip(self.by_task, places, strict=True)) if len(places) == len(self.by_task) else {}
+        found = {task: agreement.without_reference(self, task, typed.get(task, "")) for task in self.by_task}
+        return {task: answer for task, answer in found.items() if answer is not None}
+
+    def document(self, report: str = "") -> dict[str, Any]:
+        """The ``run --json`` document: that of ``StoredRun``, and ``without_reference``."""
+        answers = {task: asdict(answer, dict_factory=_plain) for task, answer in self.without_reference.items()}
+        return super().document(report) | {"without_reference": answers}
+
+    @cached_property
     def lost_references(self) -> list[str]:
         """The user's own tasks whose references, by which cells were judged, cannot be read from here."""
         needing = {metric for metric, row in registry.metrics().items() if row.need == "reference"}
@@ -161,3 +177,7 @@ class Facts(StoredRun):
             if task not in self.by_task:
                 raise InputError(f"--task {task}: not in run {self.run.id}, which has {', '.join(self.by_task)}")
         return replace(self, cells=tuple(c for c in self.cells if c.task in tasks))
+
+
+def _plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: to_json_number(value) if isinstance(value, float) else value for key, value in pairs}

@@ -1,4 +1,4 @@
-"""Curves of a task's methods: a metric against what was spent, with the floor drawn in; autocorrelations of single chains."""
+"""Curves of a task's methods: a metric against what was spent, with the floor drawn in."""
 
 import math
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 
 from parvibench.core.reference import Floor
-from parvibench.reporting.facts.courses import CONTEXTS, mean_autocorrelation
+from parvibench.reporting.facts.courses import CONTEXTS
 from parvibench.reporting.facts.courses import line as curve
 from parvibench.reporting.facts.run import AXES
 from parvibench.reporting.text import captions
 
 from . import figure
-from .figure import GREY, Drawing, LabelStyle, TaskCells, axis_label, is_single_chain, long_form, short, slug
-from .plots import WIDE, Plot, log_axes, plotted
+from .figure import GREY, Drawing, LabelStyle, TaskCells, axis_label, long_form, short, slug
+from .plots import Plot, log_axes, plotted
 from .vector import INK
 
 #: Label -> columns of ``curves.line``.
@@ -31,8 +31,7 @@ def anytime(shown: TaskCells, metric: str, floor: Floor | None = None, *, alone:
 
     Sequential tasks are also drawn against the contexts decided on, whichever budget the page shows. The y axis is
     logarithmic where all values are positive, ``nll`` excepted; the floor is drawn as a band (5 to 95%) with its
-    median; ``alone``: against the first axis only, whichever
-    budget the page shows. No drawing when there is nothing to draw.
+    median; ``alone``: against the first axis only. No drawing when there is nothing to draw.
     """
     lines = {c.label: curve(shown.results, c, metric) for c in shown.in_run_order}
     lines = {k: v for k, v in lines.items() if len(v) and (k in shown.anchors or (v["iteration"] > 0).any())}
@@ -101,27 +100,3 @@ def _limits(lines: Lines, anchors: set[str], floor: Floor | None, metric: str) -
     high = min(high, enough + 3 * (enough - low)) if enough > low else high
     margin = 0.05 * (high - low) or 0.5
     return low - margin, high + margin, False
-
-
-def autocorrelations(shown: TaskCells) -> list[Drawing]:
-    """Autocorrelation of the judged samples against the lag, mean over coordinates and replicates; none without single chains."""
-
-    def measure() -> dict[str, pd.DataFrame]:
-        samples = {c.label: shown.results.samples(c) for c in shown.cells if is_single_chain(c)}
-        found = {k: mean_autocorrelation(v) for k, v in samples.items() if v is not None}
-        rows = {k: v for k, v in found.items() if v is not None}
-        return {k: pd.DataFrame({"lag": np.arange(len(v)), "autocorrelation": v}) for k, v in rows.items()}
-
-    lines = shown.points("autocorrelation", measure)
-    if not lines:
-        return []
-    with plotted(slug("autocorrelation", shown.task), "lag, in samples judged", "autocorrelation", WIDE) as plot:
-        plot.axes.axhline(0, color=GREY, linewidth=0.8)
-        for label, table in lines.items():
-            colour, marker, _ = shown.styles[label]
-            x, y = table.to_numpy(float).T
-            plot.axes.plot(x, y, color=colour, marker=marker, markersize=3, linewidth=1.4)
-            plot.name(label, y[-1], shown.styles[label])
-    title = "autocorrelation of single chains"
-    alt = captions.of_methods(title, map(short, lines), short(shown.task))
-    return [plot.drawing(title, alt, long_form(lines), captions.AUTOCORRELATION)]

@@ -1,93 +1,47 @@
-"""Samples of targets with three or more dimensions against the reference: worst coordinates, correlations, paths."""
+"""Samples of targets with three or more dimensions against the reference: worst coordinates."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.reporting.facts.floor_comparison import floored_of
 from parvibench.reporting.text import captions
 
-from .figure import GREY, REFERENCE, Drawing, LabelStyle, Picture, TaskCells, long_form, short, slug
-from .panels import Panels, Points
-from .plots import WIDE, bitmap, plotted, theme
-from .vector import INK
+from .figure import GREY, REFERENCE, Drawing, Picture, TaskCells, long_form, short, slug
+from .panels import Points
+from .plots import bitmap, theme
 
 _COORDINATES = 4
 _CLOUD = 300
-#: Coordinates whose pairwise correlations are drawn, evenly spaced where there are more.
-_CORRELATED = 22
-_PATHS = 4
 #: Coordinates and draws of a corner plot of the reference alone, evenly spaced where there are more coordinates.
 COORDINATES, _POINTS = 6, 4000
 
 
-def marginals(shown: TaskCells) -> list[Drawing]:
-    """Corner plot of the leader's worst coordinates, correlations of all methods, and for paths their bands.
-
-    Empty without a reference, in one or two dimensions, or without samples.
-    """
+def corner(shown: TaskCells) -> list[Drawing]:
+    """Corner plot of the leader's worst coordinates; none without a reference, in one or two dimensions, or without samples."""
     reference = floored_of(shown.task)
     if not isinstance(reference, Reference) or reference.draws.shape[1] < 3:
         return []
-    exact = reference.draws.numpy()
-    clouds = _Clouds(shown, exact)
-    found = [_corner(shown, clouds), _correlations(shown, clouds, exact.shape[1])]
-    found += [_paths(shown, clouds)] if "path" in getattr(registry.tasks().get(shown.task), "tags", ()) else []
-    return [drawing for drawing in found if drawing is not None]
+    points = shown.points("corner", lambda: _leader(shown, reference.draws.numpy()))
+    label = next((k for k in points if k != REFERENCE), None)
+    return [] if label is None else [_corner(shown, label, points)]
 
 
-@dataclass(frozen=True)
-class _Clouds:
-    """Pooled samples of the methods drawn."""
-
-    shown: TaskCells
-    exact: Points  #: draws of the reference, (n, D)
-
-    @cached_property
-    def all(self) -> dict[str, Points]:
-        """By label, best first."""
-        dim = self.exact.shape[1]
-        found = self.shown.samples(self.shown.cells, dim).items()
-        pooled = {k: v.reshape(-1, dim).astype(np.float64) for k, v in found}
-        return {k: v for k, v in pooled.items() if len(v) > 2}
-
-    @property
-    def methods(self) -> dict[str, Points]:
-        """Anchors excepted."""
-        return {k: v for k, v in self.all.items() if k not in self.shown.anchors}
-
-    def corner(self) -> dict[str, pd.DataFrame]:
-        """Some points of the reference and of the leader in its worst coordinates."""
-        for label, points in self.methods.items():
-            chosen = worst_coordinates(points, self.exact)
-            both = {REFERENCE: self.exact, label: points}
+def _leader(shown: TaskCells, exact: Points) -> dict[str, pd.DataFrame]:
+    """Some points of the reference and, replicates pooled, of the best method in its worst coordinates; anchors excepted."""
+    dim = exact.shape[1]
+    for label, samples in shown.samples(shown.cells, dim).items():
+        points = samples.reshape(-1, dim).astype(np.float64)
+        if len(points) > 2 and label not in shown.anchors:
+            chosen = worst_coordinates(points, exact)
             columns = [f"x{c + 1}" for c in chosen]
+            both = {REFERENCE: exact, label: points}
             return {k: pd.DataFrame(v[_evenly(len(v), _CLOUD)][:, chosen], columns=columns) for k, v in both.items()}
-        return {}
-
-    def correlations(self) -> dict[str, pd.DataFrame]:
-        """Of every pair of the coordinates drawn, in the reference and in the samples."""
-        columns = _evenly(self.exact.shape[1], _CORRELATED)
-        pairs = np.triu_indices(len(columns), 1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            every = (np.asarray(np.corrcoef(x[:, columns], rowvar=False)) for x in (self.exact, *self.all.values()))
-            known, *found = (matrix[pairs] for matrix in every)
-        return {k: pd.DataFrame({REFERENCE: known, "samples": v}) for k, v in zip(self.all, found, strict=True)}
-
-    def paths(self) -> dict[str, pd.DataFrame]:
-        """Mean and central 95% band at every step."""
-        frames = {}
-        for label, points in [(REFERENCE, self.exact), *list(self.methods.items())[:_PATHS]]:
-            low, high = np.quantile(points, [0.025, 0.975], axis=0)
-            step = np.arange(1, points.shape[1] + 1)
-            frames[label] = pd.DataFrame({"step": step, "mean": points.mean(0), "low": low, "high": high})
-        return frames if len(frames) > 1 else {}
+    return {}
 
 
 def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
@@ -98,11 +52,7 @@ def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
     return np.argsort(-error, kind="stable")[:_COORDINATES]
 
 
-def _corner(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
-    points = shown.points("corner", clouds.corner)
-    label = next((k for k in points if k != REFERENCE), None)
-    if label is None:
-        return None
+def _corner(shown: TaskCells, label: str, points: Mapping[str, pd.DataFrame]) -> Drawing:
     data, columns = long_form(points), [*points[label]]
     with theme(ink=GREY):
         import matplotlib.pyplot as plt
@@ -124,47 +74,6 @@ def _corner(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
 def _evenly(n: int, most: int) -> NDArray[np.int64]:
     """At most so many of the first n numbers, evenly spaced."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)
-
-
-def _correlations(shown: TaskCells, clouds: _Clouds, dim: int) -> Drawing | None:
-    """Correlation of every pair of coordinates, method against reference."""
-    frames = shown.points("correlations", clouds.correlations)
-    if not frames:
-        return None
-    panels = Panels(((-1, 1), (-1, 1)), lambda axes: axes.plot([-1, 1], [-1, 1], color=GREY, linewidth=0.8), 2, 0.6)
-    for label, table in frames.items():
-        known, found = table.to_numpy(float).T
-        finite = np.isfinite(found)
-        error = float(np.sqrt(np.nanmean((found - known) ** 2))) if finite.any() else np.nan
-        alt = captions.CORRELATION_ERROR.format(n=len(known), label=short(label), task=short(shown.task), error=error)
-        places = np.column_stack([known, found])[finite]
-        panels.add(places, shown.styles[label].colour, alt, f"{label} (error {error:.3f})")
-    n = min(dim, _CORRELATED)
-    note = captions.CORRELATIONS_OF_SOME.format(n=n, dim=dim) if n < dim else captions.CORRELATIONS
-    note += shown.without(frames)
-    title = "correlations of pairs of coordinates"
-    return Drawing(slug("correlations", shown.task), title, panels.pictures, long_form(frames), note)
-
-
-def _paths(shown: TaskCells, clouds: _Clouds) -> Drawing | None:
-    """Mean path and central 95% band of the best methods against the reference's."""
-    frames = shown.points("paths", clouds.paths)
-    methods = [label for label in frames if label != REFERENCE]
-    if not methods:
-        return None
-    with plotted(slug("paths", shown.task), "step of the path", "x", WIDE) as plot:
-        for label, table in frames.items():
-            time, mean, low, high = table.to_numpy(float).T
-            colour = shown.styles[label].colour if label in methods else INK
-            plot.axes.plot(time, mean, color=colour, linewidth=1.4)
-            plot.name(label, mean[-1], LabelStyle(colour, ""))
-            if label in methods:
-                plot.axes.plot(time, np.stack([low, high], 1), color=colour, linewidth=0.8, linestyle="--")
-            else:
-                plot.axes.fill_between(time, low, high, color=GREY, alpha=0.3, linewidth=0)
-    title = "mean path and 95% band"
-    alt = captions.of_methods(title, map(short, methods), short(shown.task))
-    return plot.drawing(title, alt, long_form(frames), captions.BANDS.format(n=len(methods)))
 
 
 def write_corner(reference: Reference, path: Path) -> Path:

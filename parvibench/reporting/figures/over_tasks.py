@@ -19,10 +19,8 @@ from .plots import SIZE, log_axes, plotted
 from .vector import INK
 
 
-def forest(
-    name: str, title: str, table: pd.DataFrame, label: str, note: str, styles: Styles, *, zero: bool = False
-) -> list[Drawing]:
-    """Points with intervals, one row per method, best first, and a line at ``zero`` if wanted.
+def forest(name: str, title: str, table: pd.DataFrame, label: str, note: str, styles: Styles) -> list[Drawing]:
+    """Points with intervals, one row per method, best first.
 
     ``table`` has the index label and columns ``value`` and, where there are intervals, ``low`` and ``high``; ``label``
     is of the x axis.
@@ -37,8 +35,6 @@ def forest(
             if "low" in row and math.isfinite(row["high"] - row["low"]):
                 drawn += plot.axes.plot([row["low"], row["high"]], [i, i], color=colour, linewidth=2)
             plot.mark(str(method), *drawn)
-        if zero:
-            plot.axes.axvline(0, color=GREY, linewidth=1)
         plot.axes.set_yticks(range(len(shown)), [short(str(m), 40) for m in shown.index])
         plot.axes.invert_yaxis()
     values = [(short(str(m)), number(v)) for m, v in shown["value"].items()]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 #: Width and height of a figure, inches.
 SIZE = (5.3, 3.3)
-WIDE = (6.9, 3.3)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
-"""Predictions of networks: calibration of all methods, and predictive intervals of the best."""
+"""Predictions of networks: calibration of the intervals of all methods."""
 
-from collections.abc import Collection, Mapping
-from functools import cache, partial
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -22,19 +21,12 @@ Splits = Mapping[str, list[tuple[Tensor, Tensor, Tensor]]]
 #: Replicates (data splits) drawn.
 SPLITS = 5
 _LEVELS = np.linspace(0.05, 0.95, 19)
-_ROWS = 40
 
 
 def predictions(shown: TaskCells) -> list[Drawing]:
-    """Calibration of the predictive intervals of all methods, and the leader's intervals on some test rows.
-
-    Empty where the task has no held-out data or its data set is missing.
-    """
-    splits = cache(partial(_splits, shown))
-    levels = shown.points("calibration", lambda: _coverage(splits()))
-    intervals = shown.points("predictions", lambda: _of_leader(splits(), shown.anchors))
-    drawings = [_calibration(shown, levels)] if levels else []
-    return drawings + [_intervals(shown, label, table) for label, table in intervals.items()]
+    """Calibration of the predictive intervals of all methods; empty without held-out data, or where their data set is missing."""
+    levels = shown.points("calibration", lambda: _coverage(_splits(shown)))
+    return [_calibration(shown, levels)] if levels else []
 
 
 def _splits(shown: TaskCells) -> Splits:
@@ -55,19 +47,6 @@ def _coverage(predicted: Splits) -> dict[str, pd.DataFrame]:
         inside = [float(((2 * pit - 1).abs() <= level).double().mean()) for level in _LEVELS]
         found[label] = pd.DataFrame({"probability": _LEVELS, "inside": inside})
     return found
-
-
-def _of_leader(predicted: Splits, anchors: Collection[str]) -> dict[str, pd.DataFrame]:
-    """Intervals of the best method, for some rows of the first split, by predicted mean."""
-    leader = next((k for k in predicted if k not in anchors), None)
-    if leader is None:
-        return {}
-    y, means, sds = predicted[leader][0]
-    rows = torch.linspace(0, len(y) - 1, min(_ROWS, len(y))).long()
-    order = rows[means.mean(0)[rows].argsort()]
-    y, means = y[order], means[:, order]
-    low, high = _quantile(0.025, means, sds), _quantile(0.975, means, sds)
-    return {leader: pd.DataFrame({"observed": y, "mean": means.mean(0), "low": low, "high": high})}
 
 
 def _held_out(task: str) -> list[PredictiveData]:
@@ -91,16 +70,6 @@ def _distribution(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
     return torch.special.ndtr((y - means) / sds[:, None]).mean(0)
 
 
-def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
-    """Quantiles of the mixtures, (T,), by bisection."""
-    low, high = (means - 10 * sds[:, None]).amin(0), (means + 10 * sds[:, None]).amax(0)
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = _distribution(middle, means, sds) < level
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return (low + high) / 2
-
-
 def _calibration(shown: TaskCells, levels: Mapping[str, pd.DataFrame]) -> Drawing:
     x, y = "probability of the central predictive interval", "share of test rows inside"
     with plotted(slug("calibration", shown.task), x, y) as plot:
@@ -117,17 +86,3 @@ def _calibration(shown: TaskCells, levels: Mapping[str, pd.DataFrame]) -> Drawin
     title, note = "calibration of predictive intervals", captions.CALIBRATION.format(splits=SPLITS)
     alt = captions.listed(f"{title} on {short(shown.task)}", middle, "; inside the 50% interval: ")
     return plot.drawing(title, alt, long_form(levels), note + shown.without(levels))
-
-
-def _intervals(shown: TaskCells, label: str, table: pd.DataFrame) -> Drawing:
-    y, centre, low, high = table.to_numpy(float).T
-    colour = shown.styles[label].colour
-    with plotted(slug("predictions", shown.task), "test rows, by predicted mean", "response") as plot:
-        at, interval = np.arange(len(y)), "95% predictive interval"
-        plot.axes.vlines(at, low, high, color=colour, linewidth=2.5, alpha=0.5, label=interval)
-        plot.axes.plot(at, centre, "_", color=colour, markersize=6, label="predictive mean")
-        plot.axes.plot(at, y, "o", color=INK, markersize=3, label="observed")
-    inside = int(((y >= low) & (y <= high)).sum())
-    title = f"predictions of {short(label)}"
-    alt = captions.PREDICTIONS.format(title=title, n=inside, of=len(y), task=short(shown.task))
-    return plot.drawing(title, alt, long_form({label: table}), captions.PREDICTIONS_NOTE.format(n=inside, of=len(y)))

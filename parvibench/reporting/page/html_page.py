@@ -18,11 +18,11 @@ from parvibench.reporting.figures.figure import Drawing
 from parvibench.reporting.figures.vector import MARKS, STYLES, Pictures
 from parvibench.reporting.formatting import day, named
 from parvibench.reporting.tables import matrix
-from parvibench.reporting.tables.curve_tables import growth_table
 from parvibench.reporting.tables.table import Column, Entry, Row, Table
+from parvibench.reporting.tables.task_tables import trust_table
 from parvibench.reporting.text import described, leaders, marks
 
-from .provenance import profile_in_words, protocol, provenance
+from .provenance import profile_in_words, protocol, provenance, step_sizes, without_folders
 from .report import Report
 from .reports_index import MOST_NAMED
 
@@ -58,11 +58,17 @@ def render(report: Report, *, compact: bool = False) -> str:
         most=MOST_NAMED,
         explained=leaders.explained(facts.recommended[""], min((c.n_replicates for c in facts.cells), default=0)),
         started=day(facts.run.started),
-        rows=lambda table, look, id: _rows(table, look, {} if id.startswith("method") else anchors, compact=compact),
+        rows=lambda table, look: _rows(table, look, anchors, compact=compact),
         say=lambda text, *parts: Markup('<span data-s="{}">{}</span>').format("|".join(parts), text),
         protocol=protocol(facts),
-        growth=growth_table(facts),
-        notices={"unfinished": lb.unfinished(facts), "references": marks.lost_references(facts.lost_references)},
+        notices={
+            "unfinished": lb.unfinished(facts),
+            "references": marks.lost_references(facts.lost_references),
+            "untuned": step_sizes(facts)[1],
+        },
+        answers=facts.without_reference,
+        trust_table=trust_table,
+        without_folders=without_folders,
         choices=choices,
         tips={},  # tooltip of a heading -> its number: each is once on the page, the script inserts them
         failures=[c for c in facts.cells if c.status is not Status.OK or c.n_diverged],
@@ -89,8 +95,7 @@ def _cut(text: str) -> str:
 def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -> Markup:
     """The rows in the body of a table of that look, all text escaped: hundreds of thousands of entries, too many for a template.
 
-    ``links``: text of an entry -> fragment that it links to, where it names none itself. ``compact`` leaves columns out
-    that are marked ``more``.
+    ``links``: text of an entry -> fragment that it links to. ``compact`` leaves columns out that are marked ``more``.
     """
 
     def attribute(name: str, value: str) -> str:
@@ -98,12 +103,12 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
 
     def entry_of(entry: Entry, column: Column, tag: str) -> str:
         # The script writes into <bdi>, and aligns by data-v; numbers that it leaves alone need neither. HTML wants no </td>.
-        plain = bool(entry.sort or not entry.text) and not entry.link and not entry.own and look != "matrix"
+        plain = bool(entry.sort or not entry.text) and not entry.own and look != "matrix"
         classes = f"{entry.look} n".strip() if column.numeric and not plain else entry.look
         own = "|".join(f"{o.text}|{o.look}" for o in entry.own)
         key = " data-v" if not own and entry.shows_sort else attribute("data-v", entry.sort)
         text = str(escape(entry.text)) if plain else f"<bdi>{escape(_cut(entry.text))}</bdi>"
-        if link := entry.link or links.get(entry.text, ""):
+        if link := links.get(entry.text, ""):
             text = f'<a href="#{escape(link)}">{text}</a>'
         return (
             f"<{tag}{attribute('class', classes)}{attribute('data-group', column.group)}{key}{attribute('data-own', own)}"
@@ -114,7 +119,7 @@ def _rows(table: Table, look: str, links: Mapping[str, str], *, compact: bool) -
     def row_of(row: Row) -> str:
         shown = enumerate(zip(row.entries, table.columns, strict=True))
         entries = [entry_of(e, c, "td" if i else "th scope=row") for i, (e, c) in shown if not (compact and c.more)]
-        named = ("class", row.look), ("data-kind", row.kind), ("data-group", row.group)
+        named = ("class", row.look), ("data-kind", row.kind)
         return f"<tr{''.join(attribute(*n) for n in named)}>\n" + "".join(entries)
 
     return Markup("\n".join(map(row_of, table.rows)))

@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -15,66 +14,30 @@ from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.flat_rows import step_origin
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import join
-from parvibench.reporting.tables.table import Column, Entry, Row, Table, method, setting, whole
 from parvibench.reporting.text import described, marks, validity
 
-CONVERGED, COST = "Convergence", "Cost"
 _MAX_TEXT = 4000
 
 
-@dataclass(frozen=True)
-class StepSizes:
-    """Origin of the step sizes, as text and as a table, and those on the edge of the tuning grid."""
-
-    summary: str
-    at_edge: tuple[str, ...]
-    table: Table
-    warning: str  #: which step sizes were not tuned; empty where all were
-
-
-_STEP_COLUMNS = (
-    Column("method", numeric=False),
-    Column("task", numeric=False),
-    Column("step size", "the setting eta in x + eta score + sqrt(2 eta) noise"),
-    Column("origin", "default of the method, set by the suite or the user, or tuned", numeric=False),
-    Column("effective step", "the factor that multiplies the velocity"),
-    Column("tuning cost", "score evaluations spent on tuning it"),
-)
-
-
-def step_sizes(facts: Facts) -> StepSizes | None:
-    """Step sizes used, their origin, and the cost of tuning them; None without any."""
+def step_sizes(facts: Facts) -> tuple[str, str]:
+    """Where the step sizes come from and what tuning cost; and that some were not tuned, empty where all were."""
     edge = (facts.suite.get("tuned") or {}).get("at_edge", ())
-    body, at_edge, origins, costs, tags = [], [], Counter[str](), 0.0, []
-    for c in facts.cells:
-        if not (origin := step_origin(c, facts.suite)):
-            continue
-        origins[origin] += 1
-        chosen, cost = Entry(origin), lb.tuning_cost(c, facts.suite)
-        if c.tuned:
-            tags.append(row.tags if (row := registry.tasks().get(c.task)) else ())
-            costs += cost or 0.0
-            if f"{c.task}/{c.label}" in edge:
-                at_edge.append(f"{c.label} on {c.task}")
-                chosen = Entry(f"{origin}, at the edge of the grid", look="status")
-        steps = setting(c.settings["step_size"]), chosen, setting(c.effective_step)
-        body.append(Row((method(c.label), Entry(c.task), *steps, Entry("") if cost is None else whole(cost))))
-    if not body:
-        return None
-    table, warning = (
-        Table("Step sizes", _STEP_COLUMNS, tuple(body)),
-        validity.untuned(len(body) - origins["tuned"], len(body)),
-    )
-    return StepSizes(validity.step_sizes(origins, tags, costs), tuple(at_edge), table, warning)
+    origins = [(c, origin) for c in facts.cells if (origin := step_origin(c, facts.suite))]
+    tuned = [c for c, _ in origins if c.tuned]
+    at_edge = sum(f"{c.task}/{c.label}" in edge for c in tuned)
+    tags = [row.tags if (row := registry.tasks().get(c.task)) else () for c in tuned]
+    costs = sum(lb.tuning_cost(c, facts.suite) or 0.0 for c in tuned)
+    counts = Counter(origin for _, origin in origins)
+    return validity.tuning(counts, tags, costs, at_edge), validity.untuned(len(origins) - counts["tuned"], len(origins))
 
 
-def validity_checks(facts: Facts, steps: StepSizes | None) -> dict[str, str]:
+def validity_checks(facts: Facts) -> dict[str, str]:
     """Titles of the checks with their results; those without one are left out."""
     found = {
         "Equal conditions": equal_terms(facts),
-        "Tuning": validity.tuning(steps.summary, len(steps.at_edge)) if steps else validity.tuning("", 0),
-        CONVERGED: _converged(facts.board),
-        COST: _cost(facts),
+        "Tuning": step_sizes(facts)[0],
+        "Convergence": _converged(facts.board),
+        "Cost": _cost(facts),
     }
     return {question: answer for question, answer in found.items() if answer}
 

@@ -17,7 +17,7 @@ from parvibench.reporting.tables.matrix import leaderboard
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import captions, marks
 
-from .provenance import StepSizes, step_sizes, validity_checks
+from .provenance import validity_checks
 from .sections import MAX_DRAWN, MethodSection, TaskSection, method_sections, task_drawings, task_sections
 
 
@@ -36,13 +36,11 @@ class Report:
 
     facts: Facts  #: of the run
     picture: Sequence[Drawing]  #: performance profiles
-    views: Mapping[
-        str, Sequence[Aggregates]
-    ]  #: over tasks: of all methods (key empty, with figures), then of those of each kind
+    #: over tasks: of all methods (key empty, with figures), then of those of each kind
+    views: Mapping[str, Sequence[Aggregates]]
     matrix: Table  #: methods x tasks
     tasks: Sequence[TaskSection]  #: one section per task
     methods: Sequence[MethodSection]  #: one section per method
-    steps: StepSizes | None  #: the step sizes and where they come from
     checks: Mapping[str, str]  #: validity checks of the leaderboard: title and result
 
     @classmethod
@@ -50,10 +48,9 @@ class Report:
         """Make the tables and draw the figures."""
         styles = label_styles(facts)
         tasks = task_sections(facts, styles)
-        steps = step_sizes(facts)
         views = {kind: _aggregated(facts, view, None if kind else styles) for kind, view in facts.views.items()}
         profiles, methods = performance_profiles(facts, styles), method_sections(facts)
-        return cls(facts, profiles, views, leaderboard(facts), tasks, methods, steps, validity_checks(facts, steps))
+        return cls(facts, profiles, views, leaderboard(facts), tasks, methods, validity_checks(facts))
 
     def drawings(self) -> list[Drawing]:
         """Every figure: those over tasks, then those of each task."""

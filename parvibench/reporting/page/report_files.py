@@ -1,25 +1,17 @@
-"""Files of a report: the page, the numbers for machines, single figures; files of a comparison of two runs."""
+"""Files of a report: the page, the numbers for machines, single figures."""
 
 import json
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 from parvibench.core.errors import InputError
-from parvibench.core.result import to_json_number
-from parvibench.reporting.facts.differences import ALPHA, conditions
 from parvibench.reporting.facts.run import Facts
-from parvibench.reporting.figures.figure import GREY, Drawing, LabelStyle, slug
-from parvibench.reporting.figures.over_tasks import forest
+from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.figures.plots import as_figure, write_pdf
-from parvibench.reporting.formatting import name, write_csv
-from parvibench.reporting.text import captions
+from parvibench.reporting.formatting import write_csv
 
 from .html_page import render
-from .provenance import CONVERGED, COST, profile_in_words
+from .provenance import profile_in_words
 from .report import Report, drawings
 from .reports_index import Summary, kind_in_short
 from .text_tables import to_markdown
@@ -50,7 +42,7 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
     for file, table in tables.items():
         write_csv(table, out / f"{file}.csv")
     facts.write_values(out / "results.parquet")
-    run, checks = facts.run, report.checks
+    run = facts.run
     Summary(
         suite=str(run.suite.get("name", "")),
         profile=profile_in_words(facts),
@@ -58,8 +50,6 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
         run=run.id,
         headline=facts.headline(),
         kinds=[kind_in_short(kind) for kind in facts.recommended[""][1:]],
-        converged=checks.get(CONVERGED, ""),
-        cost=checks.get(COST, ""),
         picture=report.picture[0].pictures[0].image if report.picture else "",
     ).write(out)
     return out / "index.html"
@@ -92,40 +82,3 @@ def write_figure(facts: Facts, figure: str, out: Path, *, pdf: bool = False) -> 
     paths.append(out / f"{figure}.csv")
     write_csv(drawing.data, paths[-1])
     return paths
-
-
-def _changes(frame: pd.DataFrame) -> list[Drawing]:
-    """Changes with their intervals, one figure per scale; the 24 with the smallest p-values. ``frame`` of ``compare``."""
-    found = []
-    for scale, changes in frame[frame["low"].notna()].groupby("scale", sort=False):
-        rows = changes.sort_values("p_value", kind="stable")
-        cells = [f"{name(t)}: {name(m)}" for t, m in zip(rows["task"], rows["label"], strict=True)]
-        table = rows[["change", "low", "high"]].set_axis(["value", "low", "high"], axis=1)
-        table.index = pd.Index(cells, name="cell")
-        colours = ["#0173b2" if p <= ALPHA else GREY for p in rows["p_value"]]
-        styles = {cell: LabelStyle(colour) for cell, colour in zip(cells, colours, strict=True)}
-        figure = slug("difference", "percent" if scale == "%" else str(scale))
-        title = captions.CHANGES_TITLE.format(scale=scale)
-        found += forest(figure, title, table, title, captions.CHANGES, styles, zero=True)
-    return found
-
-
-def write_comparison(frame: pd.DataFrame, out: Path) -> list[Path]:
-    """Write the table of a comparison of two runs and its figures: ``differences.csv``, ``difference-SCALE.svg``."""
-    out.mkdir(parents=True, exist_ok=True)
-    paths = [out / "differences.csv"]
-    write_csv(frame, paths[0])
-    for drawing in _changes(frame):
-        paths.append(out / f"{drawing.name}.svg")
-        paths[-1].write_bytes(drawing.pictures[0].content)
-    return paths
-
-
-def comparison_document(a: Facts, b: Facts, frame: pd.DataFrame, files: Sequence[Path]) -> dict[str, Any]:
-    """The tables of a comparison as a JSON document; null where a number is missing."""
-    rows = [
-        {k: to_json_number(v) if isinstance(v, float) else v for k, v in row.items()}
-        for row in frame.to_dict("records")
-    ]
-    differs = conditions(a, b).to_dict("records")
-    return {"run_a": a.run.id, "run_b": b.run.id, "differs": differs, "files": [str(p) for p in files], "cells": rows}

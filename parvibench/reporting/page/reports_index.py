@@ -12,6 +12,8 @@ from parvibench.reporting.formatting import named
 from parvibench.reporting.text import leaders
 
 _FILE = "summary.json"
+#: Keys of summaries of earlier versions.
+_NO_LONGER = ("converged", "cost")
 #: Most methods that are named for a kind of target.
 MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
@@ -29,8 +31,6 @@ class Summary:
     description: str
     run: str  #: its id; empty of the papers' audit, which adds up many
     headline: str  #: what to use for which kind of target
-    converged: str  #: how many results have converged
-    cost: str  #: what the run took
     picture: str = ""  #: an SVG element, the first picture of the page
     kinds: Sequence[dict[str, Any]] = ()  #: of ``kind_in_short``
 
@@ -44,7 +44,7 @@ def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
     methods = []
     for m in kind.methods[:MOST_NAMED]:
         where = "" if kind.on_every_task else leaders.on_how_many(m, kind)
-        methods.append([leaders.warned(m), f"{leaders.nearness(m, kind)} {where}".strip(), m.cost])
+        methods.append([leaders.warned(m), f"{leaders.nearness(m, kind)} {where}".strip(), m.cost, m.tuned])
     sure = [bool(methods) and not kind.methods[0].warnings, kind.on_every_task, len(kind.tasks)]
     return {"where": kind.where, "tasks": leaders.tasks(kind), "methods": methods, "unsettled": named(kind.unsettled, 2), "sure": sure}  # fmt: skip
 
@@ -71,8 +71,9 @@ def write_index(folder: Path) -> Path:
     reports = []
     for file in sorted(folder.glob(f"*/{_FILE}")):
         try:
-            reports.append((file.parent.name, Summary(**json.loads(file.read_text(encoding="utf-8")))))
-        except (ValueError, TypeError):
+            found = json.loads(file.read_text(encoding="utf-8"))
+            reports.append((file.parent.name, Summary(**{k: v for k, v in found.items() if k not in _NO_LONGER})))
+        except (ValueError, TypeError, AttributeError):
             raise InputError(f"{file}: not a report's summary; write the report again") from None
     reports.sort(key=lambda report: _FIRST.index(report[1].suite) if report[1].suite in _FIRST else len(_FIRST))
     if not reports:

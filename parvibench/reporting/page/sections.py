@@ -1,4 +1,4 @@
-"""Sections of the page: a task with its ranking, figures and certificate; a method with its results, settings and citation."""
+"""Sections of the page: a task with its ranking, figures and certificate; a method with its settings and citation."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,35 +9,23 @@ import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.reference import Reference
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import CellRecord
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks, by_label
+from parvibench.reporting.facts.averages import average_ranks
 from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
-from parvibench.reporting.figures.curves import MAX_LINES, anytime, autocorrelations
+from parvibench.reporting.figures.curves import MAX_LINES, anytime
 from parvibench.reporting.figures.density_scatter import particles, trajectories
 from parvibench.reporting.figures.figure import Drawing, Styles, TaskCells, distinct
-from parvibench.reporting.figures.high_dimensional import marginals
+from parvibench.reporting.figures.high_dimensional import corner
 from parvibench.reporting.figures.predictive_intervals import predictions
-from parvibench.reporting.formatting import interval
-from parvibench.reporting.tables.curve_tables import equal_budget_tables
-from parvibench.reporting.tables.table import Column, Entry, Row, Table, fragment, numeric, setting
-from parvibench.reporting.tables.task_tables import among_best, path_table, rank_entry, ranking_table
+from parvibench.reporting.tables.table import Table, fragment
+from parvibench.reporting.tables.task_tables import equal_budget_tables, path_table, ranking_table
 from parvibench.reporting.text import described
 from parvibench.targets.posteriordb import native_of
 
 #: Most tasks with figures in one report; ``parvibench report --task NAME`` draws the others.
 MAX_DRAWN = 12
-_COLUMNS = (
-    Column("task", numeric=False),
-    Column("group", numeric=False, more=True),
-    Column("rank"),
-    Column("result", "ratio to the floor where there is one, else the primary metric; median [95%]"),
-    Column("among the best", "no: significantly worse than another method, or than exact draws", numeric=False),
-    Column("step size", "eta in x + eta score + sqrt(2 eta) noise"),
-    Column("effective step", "the factor that multiplies the velocity", more=True),
-    Column("seconds", "steady-state compute time per replicate"),
-)
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,7 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
     plane = ["kl_knn"] if getattr(registry.tasks().get(task), "dim", None) == 2 else []
     for m in dict.fromkeys([metric, "rmse", *plane]):
         yield from anytime(shown, m, floor_of(task, m, samples), alone=m != metric)
-    for draw in (particles, trajectories, marginals, autocorrelations, predictions):
+    for draw in (particles, trajectories, corner, predictions):
         yield from draw(shown)
 
 
@@ -136,34 +124,17 @@ class MethodSection:
     kind: str  #: of the method
     about: str  #: summary, kind, needs and citation
     settings: Mapping[str, str]  #: names and values
-    table: Table  #: its results, one row per task
 
 
 def method_sections(facts: Facts) -> list[MethodSection]:
     """One section per method, anchors excepted; best average rank first."""
-    ranks, rows = average_ranks(facts.board), by_label(facts.board)
+    ranks = average_ranks(facts.board)
     sections = []
     for label in map(str, ranks.index[~ranks["anchor"].astype(bool)]):
-        cells = {c.task: c for c in facts.cells if c.label == label}
-        table = Table(f"{label} task by task", _COLUMNS, tuple(_row(r, cells[t]) for t, r in rows[label].items()))
-        about = _method_facts(label, next(iter(cells.values())).algorithm, facts.suite)
-        anchor, settings = fragment("method", label), _settings(cells.values())
-        sections.append(MethodSection(label, anchor, facts.kinds[label], about, settings, table))
+        cells = [c for c in facts.cells if c.label == label]
+        about = _method_facts(label, cells[0].algorithm, facts.suite)
+        sections.append(MethodSection(label, fragment("method", label), facts.kinds[label], about, _settings(cells)))
     return sections
-
-
-def _row(row: lb.Row, cell: CellRecord) -> Row:
-    group = str(row["group"])
-    steps = setting(cell.settings.get("step_size")), setting(cell.effective_step)
-    found = rank_entry(row), _result(row), among_best(row)
-    return Row((Entry(cell.task), Entry(group), *found, *steps, numeric(row["seconds"])), group=group)
-
-
-def _result(row: lb.Row) -> Entry:
-    if row["status"] != Status.OK:
-        return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
-    value, low, high = lb.shown_interval(row)
-    return numeric(value, note=f"{lb.unit(row)} [{interval(low, high)}]")
 
 
 def _method_facts(label: str, algorithm: str, suite: Mapping[str, Any]) -> str:

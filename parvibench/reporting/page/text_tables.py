@@ -3,7 +3,6 @@
 import html
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -79,14 +78,6 @@ def _line(cells: list[str]) -> str:
 def escape(text: object) -> str:
     """Text as LaTeX prints it; what is not printable is left out."""
     return "".join(filter(str.isprintable, str(text))).translate(_LATEX)
-
-
-def write_latex(facts: Facts, out: Path) -> Path:
-    """Write ``leaderboard.tex`` into a folder; its path."""
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "leaderboard.tex"
-    path.write_text(to_latex(facts), encoding="utf-8")
-    return path
 
 
 def to_latex(facts: Facts) -> str:

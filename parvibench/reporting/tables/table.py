@@ -35,7 +35,6 @@ class Entry(NamedTuple):  # a page has hundreds of thousands
     sort: str = ""  #: number to sort by, or empty to sort by the text
     look: str = ""  #: CSS classes
     help: str = ""  #: shown on hovering
-    link: str = ""  #: fragment it links to
     note: str = ""  #: small print after the text
     own: tuple[Entry, ...] = ()  #: what stands here among the methods of the row's kind alone, and of its division
 
@@ -55,7 +54,6 @@ class Row:
 
     entries: tuple[Entry, ...]  #: one per column; the first names the row
     kind: str = ""  #: of the method, for filtering
-    group: str = ""  #: of the task, for filtering
     look: str = ""  #: CSS classes
 
 
@@ -93,11 +91,6 @@ def estimate(value: float, low: float, high: float, look: str = "") -> Entry:
 def whole(value: float) -> Entry:
     """Entry with a count and thousands separators."""
     return Entry(f"{value:,.0f}", sortable(value)) if math.isfinite(value) else Entry("")
-
-
-def setting(value: float | None) -> Entry:
-    """Entry with a setting, at most three digits."""
-    return Entry("") if value is None or math.isnan(value) else Entry(f"{value:.3g}", sortable(value))
 
 
 def sortable(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Tables of a task: the ranking of its methods, and Markov chains judged by their whole path after burn-in."""
+"""Tables of a task: the ranking of its methods, at equal budgets too, and Markov chains judged by their whole path after burn-in."""
 
 import math
 import re
@@ -10,9 +10,11 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, interval_of, median_of
-from parvibench.reporting.formatting import interval, number
+from parvibench.reporting.facts.courses import at_equal_budgets
+from parvibench.reporting.facts.run import FAR, FAR_SPREAD, MAX_RHAT, SEQUENTIAL, Facts, interval_of, median_of
+from parvibench.reporting.formatting import interval, named, number
 from parvibench.reporting.text import marks
+from parvibench.reporting.text.trusting import KSD, Answer
 
 from .table import Column, Entry, Row, Table, estimate, method, numeric, sortable, whole
 
@@ -70,6 +72,47 @@ def ranking_table(
         entries = tuple(entry(row, cell) for entry in makers)
         body.append(Row(entries, kind="anchor" if row["anchor"] else cell.kind))
     return Table(f"ranked by {metric}" if metric else "no metric", columns, tuple(body))
+
+
+def trust_table(answer: Answer) -> Table:
+    """What is known of the methods of a task without reference."""
+    per = "score evaluations, of the slowest coordinate; median over replicates"
+    columns = (
+        Column("method", numeric=False),
+        Column("KSD", KSD),
+        Column("by chance", KSD),
+        Column("p", "of KSD against its values by chance"),
+        Column("R-hat", f"of the worst coordinate, median over replicates; passes at {MAX_RHAT} or less"),
+        Column("bulk ESS per 1,000", per),
+        Column("per second", "bulk ESS of all replicates"),
+        Column("tail ESS per 1,000", per),
+        Column("per second", "tail ESS of all replicates"),
+        Column("divergences", "transitions of HMC that diverged; passes at 0.1% or less"),
+        Column("diagnostics", "whether R-hat, ESS and divergences pass, and no replicate was lost", numeric=False),
+        Column("agrees with", "means and standard deviations of all coordinates, at 1% over all pairs", numeric=False),
+        Column("differs from", "in a mean or a standard deviation; neither: too few effective draws to tell", numeric=False),
+    )  # fmt: skip
+    rows = []
+    for m in answer.methods:
+        diverged = (
+            Entry("") if math.isnan(m.divergences) else Entry(f"{100 * m.divergences:.2g}%", sortable(m.divergences))
+        )
+        numbers = [
+            m.ksd,
+            m.ksd_by_chance,
+            m.ksd_p_value,
+            m.rhat,
+            m.ess_bulk,
+            m.ess_bulk_per_second,
+            m.ess_tail,
+            m.ess_tail_per_second,
+        ]
+        words = [
+            "pass" if m.passes else "none" if math.isnan(m.rhat) else "fail",
+            *(named(labels, 6) or "none" for labels in (m.agrees, m.differs)),
+        ]
+        rows.append(Row((method(m.label), *map(numeric, numbers), diverged, *map(Entry, words))))
+    return Table("methods without a reference", columns, tuple(rows))
 
 
 def _median(row: lb.Row) -> Entry:
@@ -197,3 +240,24 @@ def _summary(cell: CellRecord, metric: str) -> Entry:
     scale = 1000 if metric == "ess_per_evaluation" else 1
     median, low, high = interval_of(cell, metric)
     return estimate(scale * median, scale * low, scale * high)
+
+
+def equal_budget_tables(facts: Facts, task: str, metric: str) -> list[Table]:
+    """A table for score evaluations and one for sequential steps."""
+    known, tables = lb.floor(task, metric, facts.by_task[task][0].samples), []
+    for axis, (level, rows) in at_equal_budgets(facts, facts.by_task[task], metric).items():
+        spent = axis.replace("_", " ")
+        columns = (
+            Column("method", numeric=False),
+            Column("rank", "among the methods at this budget; 1 is best"),
+            Column("× floor" if known else metric, "median over replicates [95% interval]"),
+            Column(spent, "per replicate, at the checkpoint nearest to the level"),
+            Column("iterations", "per replicate, at that checkpoint"),
+        )
+        body = []
+        for r in rows:
+            cost = whole(r.spent)._replace(note="end of its run" if r.ended else "")
+            shown = method(r.cell.label), numeric(r.rank), estimate(*r.values), cost, whole(r.iterations)
+            body.append(Row(shown, kind=r.cell.kind))
+        tables.append(Table(f"At equal {spent}: {number(level)} per replicate", columns, tuple(body)))
+    return tables

@@ -10,8 +10,6 @@ PARETO = (
     "Interquartile mean over the floor [95%] at the end of the run against the geometric mean of the cost over tasks; lower "
     "and further left is better. Line at 1: as good as exact draws. Named: no method is better at this cost; grey: the others."
 )
-CHANGES = "Changes of the mean over replicates (per cent: of the geometric mean), 95% intervals; blue: significant after Holm."
-CHANGES_TITLE = "second run against the first, change in {scale}"
 AVERAGE_RANKS = "Methods that are ranked on every task."
 PROFILE = (
     "Solved by a replicate: its error is at most {factor} times the lowest final median (log likelihoods: within {nats} nats), or "
@@ -23,9 +21,6 @@ CURVES = (
 )
 CURVES_FLOOR = (
     f"{CURVES} Grey: the floor, the values of the same number of independent exact draws (5 to 95%, and median)."
-)
-AUTOCORRELATION = (
-    "Samples judged, evenly thinned from the second half of the chain; mean over coordinates and replicates."
 )
 SAMPLES = "{n} samples of {label} over the density of {task}"
 OUTSIDE = " ({n} of {of} outside)"
@@ -41,20 +36,9 @@ CORNER = (
     "Worst by mean or spread: {names}. Grey: the reference; colour: samples of the leader, replicates pooled; at most "
     "{points} points of either. The diagonal shows densities."
 )
-CORRELATION_ERROR = "{n} correlations of {label} against the reference's on {task}, root mean square error {error:.3f}"
-CORRELATIONS = "Horizontal: the reference's; vertical: the samples', replicates pooled. On the diagonal they agree."
-CORRELATIONS_OF_SOME = f"{CORRELATIONS} {{n}} of {{dim}} coordinates, evenly spaced."
-BANDS = "Grey band and black line: the reference; dashed: limits of the {n} best methods' bands, replicates pooled."
 CALIBRATION = "Below the line: intervals too narrow; above: too wide. Test rows of the first {splits} splits."
-PREDICTIONS = "{title} on {of} test rows of {task}; {n} lie in their 95% interval"
-PREDICTIONS_NOTE = "{n} of {of} rows of the first split lie in their interval."
 
 
 def listed(title: str, values: Iterable[tuple[str, str]], lead: str = ": ") -> str:
     """A title and the values of its lines."""
     return f"{title}{lead}{'; '.join(f'{label} {value}'.rstrip() for label, value in values)}"
-
-
-def of_methods(title: str, labels: Iterable[str], task: str) -> str:
-    """Alternative text of a figure of a task with a line per method."""
-    return f"{title} of {', '.join(labels)} on {task}"

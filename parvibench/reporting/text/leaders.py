@@ -32,7 +32,7 @@ RULE = (
 _EXPLAINED = (
     "Use: methods within 1.5 times the lowest error of all, or of exact draws (log likelihoods: 0.1 nats), in 95% of resampled "
     "replicates; cheapest first. × floor: error over that of as many exact draws, 1 is as good. Score evaluations: of a "
-    "replicate until it comes so near. Not settled: so near in some resamples only."
+    "replicate until it comes so near, without the search for step sizes. Not settled: so near in some resamples only."
 )
 #: Replicates from which an interval of a median can cover it in 95% of runs.
 ENOUGH = 6
@@ -53,7 +53,13 @@ class Recommended:
     tasks: int  #: on so many of the tasks at least
     result: float  #: the largest on the so many tasks where it is lowest, as a leaderboard shows it
     cost: float  #: score evaluations until it is near, or in all, of the median replicate; geometric mean over tasks
+    with_tuning: float  #: the same with the search for the step size, equal without one
     warnings: tuple[str, ...]  #: on some task of the kind
+
+    @property
+    def tuned(self) -> str:
+        """The cost with tuning; empty without any."""
+        return f"{self.with_tuning:,.0f} with tuning" if self.with_tuning > 1.001 * self.cost else ""
 
 
 @dataclass(frozen=True)
@@ -118,11 +124,13 @@ def recommended(kind: Kind) -> str:
         between = f": {named(kind.unsettled, _FEW)} in some resamples only" if kind.unsettled else ""
         return f"{over}, no method is settled as near the best{between}."
     best, *others = kind.methods
-    text = f"{over}, {warned(best)} {_near(best, kind)}, with {best.cost:,.0f} score evaluations"
+    text = (
+        f"{over}, {warned(best)} {_near(best, kind)}, with {best.cost:,.0f} score evaluations{_bracketed(best.tuned)}"
+    )
     if others:
         text += f"; {warned(others[0])} "
         text += (
-            f"needs {number(others[0].cost / best.cost)} times as many"
+            f"needs {number(others[0].cost / best.cost)} times as many{_bracketed(others[0].tuned)}"
             if kind.dearer
             else f"{_near(others[0], kind)}, and which needs fewer is not settled"
         )
@@ -165,6 +173,10 @@ def _near(method: Recommended, kind: Kind) -> str:
     if not result:
         return f"is near the best {kind.unit} {where}".replace("  ", " ")
     return f"comes to {result} or nearer {where}" if where else f"comes to {result}"
+
+
+def _bracketed(text: str) -> str:
+    return f" ({text})" if text else ""
 
 
 def _named(methods: Sequence[tuple[str, str, str]]) -> str:

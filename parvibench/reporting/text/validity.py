@@ -80,21 +80,18 @@ def cost(score_evaluations: float, hours: tuple[float, float] | None, tuning: fl
     return f"{'; '.join(parts)}."
 
 
-def step_sizes(origins: Mapping[str, int], tags: Collection[Collection[str]], cost: float) -> str:
-    """Where step sizes come from; ``tags`` of the tasks of tuned ones, ``cost`` of tuning in score evaluations."""
+def tuning(origins: Mapping[str, int], tags: Collection[Collection[str]], cost: float, at_edge: int) -> str:
+    """Where step sizes come from; ``tags`` of the tasks of tuned ones, ``cost`` of tuning in score evaluations, best values at the edge of the grid."""
+    if not origins:
+        return "No method has a step size."
     counts = ", ".join(f"{n} {origin}" for origin, n in origins.items())
     ways = (next((way for tag, way in _TUNED_BY.items() if tag in of), "tuned against the reference") for of in tags)
     spent = [f"tuning cost: {cost:,.0f} score evaluations in total"] * bool(cost)
-    return "; ".join([counts, *dict.fromkeys(ways), *spent])
+    edge = f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
+    return f"Step sizes: {'; '.join([counts, *dict.fromkeys(ways), *spent])}.{edge}"
 
 
 def untuned(n: int, of: int) -> str:
     """That step sizes were not tuned; empty where all were."""
     which = "No step size was tuned" if n == of else f"{n} of {of} step sizes were not tuned"
     return f"{which}: a method may rank low here because its step size does not suit the target." if n else ""
-
-
-def tuning(summary: str, at_edge: int) -> str:
-    """The tuning, and the number of values at the edge of the grid; ``summary`` of ``step_sizes`` or empty."""
-    edge = f" Best values at the edge of the grid (marked |): {at_edge}." if at_edge else ""
-    return f"Step sizes: {summary}.{edge}" if summary else "No method has a step size."

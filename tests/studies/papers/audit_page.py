@@ -98,14 +98,8 @@ def _told(found: Sequence[Finding]) -> Summary:
         f"{count(found, Kind.AGREES)} agree and {caused + unexplained} differ, {caused} of these for a cause that was shown; "
         f"against its rule {by_rule[0]} agree and {by_rule[1]} differ, against its program {by_program[0]} and {by_program[1]}."
     )
-    rest = (
-        f"{count(found, Kind.INCONCLUSIVE, Kind.RULE_OPEN)} are inconclusive, {count(found, Kind.WITHIN)} within and "
-        f"{count(found, Kind.OUT)} out of reach, {count(found, Kind.NO_NUMBER)} are no numbers to judge, "
-        f"{count(found, Kind.INCOMPARABLE)} have settings that nobody knows, "
-        f"{count(found, Kind.NOT_RUN)} were not run; each of these with its reason."
-    )
     description = "Every number that the papers print, ours beside it, and the verdict by a rule fixed beforehand."
-    return Summary("papers", "", description, "", headline, rest, "")
+    return Summary("papers", "", description, "", headline)
 
 
 def _paper(suite: str) -> str:

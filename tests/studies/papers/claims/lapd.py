@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from parvibench.core.registry import load_task
-from parvibench.reporting.facts.courses import iterations_to
+from parvibench.harness.store.curve_grid import CurveGrid
 
 from .claim import Laboratory, log_ratio
 from .gaussian import CURVATURES, SHARED
@@ -53,6 +54,24 @@ def growth(lab: Laboratory) -> Mapping[str, ArrayLike]:
         "0.2 less LAPD's exponent": 0.2 - exponents(least["lapd"]),
         "ULA's exponent less 0.5": exponents(least["ula"]) - 0.5,
     }
+
+
+def iterations_to(curves: CurveGrid, level: float) -> list[float]:
+    """Iterations after which each replicate is at or below a level, linear in logarithms between checkpoints; inf: never."""
+    found = []
+    curve = curves.metric(KL)
+    for r in np.flatnonzero(curve.measured.any(0)):
+        here = curve.measured[:, r]
+        at, values = curve.spent["iteration"][here, r], curve.values[here, r]
+        below = np.flatnonzero(values <= level)
+        if not len(below):
+            found.append(math.inf)
+        elif (i := int(below[0])) == 0 or values[i] <= 0:
+            found.append(float(at[i]))
+        else:
+            share = math.log(values[i - 1] / level) / math.log(values[i - 1] / values[i])
+            found.append(float(at[i - 1] * (at[i] / at[i - 1]) ** share))
+    return found or [math.nan]
 
 
 def exponents(least: list[NDArray[np.float64]]) -> NDArray[np.float64]:
