@@ -86,6 +86,7 @@ class PosteriorTask(Task):
     make: Callable[[Layout, Variables, Place], Target]  #: the density, of the data
     table: Callable[[], Variables] | None = None  #: the data, where they are not posteriordb's
     standardised: bool = True
+    has_constant: bool = False
     metrics: tuple[str, ...] = LEAN_METRICS
 
     @property

@@ -27,19 +27,19 @@ FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floo
 def doubts(results: Results) -> list[str]:
     """Sentences about the tasks of a run, for the terminal; files of tasks that the suite names are imported."""
     places = [str(row["name"]) for row in results.run.suite.get("tasks", ())]
-    found = []
+    found, log_z = [], list[tuple[str, float | None, list[CellRecord]]]()
     for place in places or dict.fromkeys(cell.task for cell in results.cells):
         try:
             task = registry.load_task(place)
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
-            found += verdicts(task.name, task.facts.log_z, cells)
+            log_z += [(task.name, task.facts.log_z, cells)] * task.has_constant
             if cells and task.floored() is None:
                 found += _untested(results, task, cells, place)
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):
                 found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
             continue
-    return found
+    return verdicts(log_z) + found
 
 
 def _untested(results: Results, task: Task, cells: list[CellRecord], place: str) -> list[str]:
