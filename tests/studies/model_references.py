@@ -73,8 +73,8 @@ PLANS: dict[str, dict[str, object]] = {
     # not tried yet
     "german-credit-sparse": {"target_acceptance": 0.9, "warmup": 500, "draws": 500},
 }
-#: Tasks whose references are the draws of posteriordb, made by Stan. A second mode of the latter two catches chains from Stan's start; those of
-#: ``accel-gp`` are 20 MB, which no copy of posteriordb without its large files contains.
+#: Tasks whose references are the draws of posteriordb, made by Stan. A second mode of ``hmm-drive`` and ``lotka-volterra`` catches chains from Stan's start; those of
+#: ``accel-gp`` are a large file, which not every copy of posteriordb contains.
 STAN = ("gp-pois-regr", "hmm-drive", "lotka-volterra", "accel-gp")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from arviz_stats.base import array_stats
+from model_references import STAN
 
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
@@ -25,9 +26,11 @@ PERMUTATIONS = 2000
 
 
 def pairs() -> dict[str, str]:
-    """Our task -> posterior of posteriordb, of those with reference draws and a reference of ours."""
+    """Our task -> posterior of posteriordb, of those with reference draws and a reference of our own chains."""
     found = {posteriordb.native_of(n): n for n in posteriordb.names() if posteriordb.posterior(n).draws}
-    return {task: name for task, name in sorted(found.items()) if task and registry.has_reference(task)}
+    return {
+        task: name for task, name in sorted(found.items()) if task not in ("", *STAN) and registry.has_reference(task)
+    }
 
 
 def columns(values: dict) -> dict[str, np.ndarray]:
