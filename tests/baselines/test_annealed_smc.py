@@ -237,27 +237,21 @@ def test_few_ancestors_put_log_z_in_doubt() -> None:
     assert (info.log_z_doubt == 1).all()
 
 
-def test_the_error_of_few_ancestors_is_that_of_weights_that_are_multiplied_up() -> None:
-    """By hand: 40 particles of two ancestors, 13 and 27 descendants, three resamplings of N sum W^2 = 2; then what raises doubt."""
-    run = Run("smc", make_problem(Gaussian([1.0] * 2), [0, 1, 2], particles=40), base_sd=1.0).steps(1)
-    shares = torch.tensor([(13 / 40) ** 2 + (27 / 40) ** 2, 0.99, 0.02], dtype=torch.float64)
-    state = run.state._replace(
-        growth=torch.full((3,), math.log(8.0), dtype=torch.float64), variance=torch.full((3,), 0.075, dtype=torch.float64),
-        arrival=run.state.log_density.mean(1),
-    )  # fmt: skip
+def test_few_ancestors_enlarge_the_error_until_none_can_be_stated() -> None:
+    """Three resamplings of N sum W^2 = 2 by hand, with 2, 1 and 50 ancestors; then doubt of weights and of moves."""
+    run = Run("smc", make_problem(Gaussian([1.0] * 2), particles=40), base_sd=1.0).steps(1)
+    shares, density = torch.tensor([0.5, 0.99, 0.02], dtype=torch.float64), run.state.log_density
+    state = run.state._replace(growth=0 * shares + math.log(8.0), variance=0 * shares + 0.075, arrival=density.mean(1))
     error, doubt = smc._error(state, shares)
-    for r in (0, 1):
-        v = (8 - 1) / 40 + shares[r].item() - 1 / 40
-        g = math.log(1 + v)
-        assert error[r].item() == pytest.approx(2 * math.sqrt(g + g**2 / 4))
-    assert error[2].item() == pytest.approx(math.sqrt(0.075))  # fifty ancestors
+    few = [math.log(1 + (8 - 1) / 40 + share - 1 / 40) for share in (0.5, 0.99)]
+    assert error.tolist() == pytest.approx([2 * math.sqrt(g + g**2 / 4) for g in few] + [0.075**0.5])
     assert doubt.tolist() == [0, 0, 0]
-    error, doubt = smc._error(state._replace(growth=torch.full((3,), 900.0, dtype=torch.float64)), shares)
+    error, doubt = smc._error(state._replace(growth=0 * shares + 900.0), shares)
+    assert error.tolist() == pytest.approx([0.475**0.5, 0.965**0.5, 0.075**0.5])
     assert doubt.tolist() == [1, 1, 0]
-    assert error.tolist() == pytest.approx([math.sqrt(max(0.075, s - 1 / 40)) for s in shares.tolist()])
-    sd = run.state.log_density.std(1, correction=0)
-    assert smc._error(state._replace(arrival=state.arrival - 0.7 * sd), shares)[1].tolist() == [0, 0, 0]
-    assert smc._error(state._replace(arrival=state.arrival - 0.9 * sd), shares)[1].tolist() == [1, 1, 0]
+    for rise, expected in ((0.7, [0, 0, 0]), (0.9, [1, 1, 0])):
+        arrival = state.arrival - rise * density.std(1, correction=0)
+        assert smc._error(state._replace(arrival=arrival), shares)[1].tolist() == expected
 
 
 class PlainSMC:

@@ -1,8 +1,11 @@
 """log Z is judged: against the truth, among replicates, between methods, and by the methods' own doubt."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import parvibench as pb
 from parvibench.harness.marks.log_z import verdicts
 
 
@@ -58,10 +61,12 @@ def test_doubtful_replicates_are_named_and_not_judged() -> None:
 
 
 def test_a_kind_of_finding_has_one_line_for_all_tasks() -> None:
-    doubtful, wide = Cell("pathfinder", [0.1, 0.2], doubt=[1.0, 0.0]), Cell("smc", [5.0, 5.1])
-    lines = verdicts([(f"t{i}", 0.0, [doubtful, wide]) for i in range(9)])  # type: ignore[list-item]
-    assert len(lines) == 2
-    for line in lines:
-        assert line.count("; ") == 8
-        assert all(f" t{i} (" in line for i in range(9))
-    assert verdicts([("t", 0.0, [])]) == []
+    cells = Cell("pathfinder", [0.1, 0.2], doubt=[1.0, 0.0]), Cell("smc", [5.0, 5.1])
+    lines = verdicts([(f"t{i}", 0.0, cells) for i in range(9)])  # type: ignore[misc]
+    assert [[f" t{i} (" in line for i in range(9)] for line in lines] == [[True] * 9] * 2
+
+
+def test_log_z_of_a_density_without_its_constant_is_not_reported(tmp_path: Path) -> None:
+    options = {"replicates": 1, "budget": {"score_evaluations": 2000}, "workers": 0, "tracking": False, "out": tmp_path}
+    run = pb.run(tasks=["banana", "eight-schools-noncentered"], algorithms=["smc"], **options)
+    assert [c.task for c in run.cells if "log_z" in c.values] == ["banana"]

