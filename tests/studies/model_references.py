@@ -38,21 +38,15 @@ EXACT = {"method": "exact", "draws": 95}
 #: Task -> effort.
 PLANS: dict[str, dict[str, object]] = {
     **dict.fromkeys(("gmm40-2d", "many-well-32", "brownian-32", "gmm40-50d", "student-mixture-50d", "phi4-100"), EXACT),
-    "eight-schools-noncentered": {"warmup": 300, "draws": 300},
-    "eight-schools-centered": {"warmup": 300, "draws": 300},
-    "nes1996": dense(500, 500),
-    "sblri": dense(500, 500),
+    **dict.fromkeys(("dogs", "garch11", "wells", "wells-dae", "gp-regr", "arma11"), dense(150, 150)),
+    **{name: {"warmup": 300, "draws": 300} for name in ("eight-schools-noncentered", "eight-schools-centered")},
+    **dict.fromkeys(("hmm-example", "earn-height", "low-dim-gauss-mix"), dense(300, 150, start="pathfinder")),
+    **dict.fromkeys(("nes1996", "sblri", "surgical"), dense(500, 500)),
     "mesquite": dense(3000, 500),
     "ark": dense(500, 1000),
-    "dogs": dense(150, 150),
     "kidscore": dense(1000, 250),
     "german-credit": dense(500, 1500),
     "diamonds": dense(1200, 300),
-    "garch11": dense(150, 150),
-    "wells": dense(150, 150),
-    "gp-regr": dense(150, 150),
-    "arma11": dense(150, 150),
-    "surgical": dense(500, 500),
     "seeds": dense(1500, 2000, target_acceptance=0.95),
     # refused: R-hat 1.6 and 2.3, 18% and 9% divergences; refused in the posterior's coordinates too
     "rats": dense(500, 500, start="pathfinder"),
@@ -65,10 +59,6 @@ PLANS: dict[str, dict[str, object]] = {
     "uk-drivers": {"target_acceptance": 0.9, "warmup": 800, "draws": 400},
     "election88": dense(500, 200, target_acceptance=0.9),
     "normal-mixture-5": dense(300, 150),
-    "wells-dae": dense(150, 150),
-    "hmm-example": dense(300, 150, start="pathfinder"),
-    "earn-height": dense(300, 150, start="pathfinder"),
-    "low-dim-gauss-mix": dense(300, 150, start="pathfinder"),  # from Stan's start some chains stay at a second mode
     # not tried yet
     "german-credit-sparse": {"target_acceptance": 0.9, "warmup": 500, "draws": 500},
 }

@@ -64,17 +64,17 @@ KINDS = {
 
 def verdicts(tasks: Iterable[tuple[str, float | None, Iterable[CellRecord]]]) -> list[str]:
     """Sentences on the log Z of tasks, of name, true log Z or None, and cells: at most one a kind, none where all is as stated."""
-    lines: dict[str, list[str]] = {kind: [] for kind in KINDS}
+    lines: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS}
     for task, truth, cells in tasks:
         known = [found for cell in cells if (found := estimates(cell)) is not None]
         sound = [t for t in known if len(t.values)]
         doubts = (("doubt", f"{t.label} in {t.doubtful} of {t.replicates} replicates") for t in known if t.doubtful)
-        found: dict[str, list[str]] = {}
         for kind, text in (*doubts, *(_apart(sound) if truth is None else _from_truth(sound, truth))):
-            found.setdefault(kind, []).append(text)
-        for kind, texts in found.items():
-            lines[kind].append(f"{task} ({', '.join(texts)})")
-    return [f"{KINDS[kind]}: {'; '.join(of)}" for kind, of in lines.items() if of]
+            lines[kind].setdefault(task, []).append(text)
+    joined = {
+        kind: "; ".join(f"{task} ({', '.join(texts)})" for task, texts in of.items()) for kind, of in lines.items()
+    }
+    return [f"{KINDS[kind]}: {text}" for kind, text in joined.items() if text]
 
 
 def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[tuple[str, str]]:
