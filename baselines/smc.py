@@ -23,7 +23,7 @@ weight zero from then on.
 The variance of log Z is the larger of two: sum (N sum W^2 - 1) / N over the resamplings, W the weights before each, that of
 particles made independent by the moves; and sum_j s_j^2 - 1 / N, s_j the weight of all descendants of draw j from the base, that
 of particles that moves leave where they are (after Lee & Whiteley 2018, Biometrika 105:609-625). 1 / sum s_j^2 is the effective number of
-ancestors. With fewer than eight both are too small: what the lost lineages would have found is in neither. Then Z has relative variance
+ancestors. With fewer than eight both are too small: what the lost lineages would have added is in neither. Then Z has relative variance
 
     v = (prod N sum W^2 - 1) / N + sum_j s_j^2 - 1 / N,   over the resamplings,
 
