@@ -78,6 +78,7 @@ class PosteriorTask(Task):
     make: Make
     table: Callable[[], Variables] | None = None  #: the data, where they are not posteriordb's
     standardised: bool = True
+    has_constant: bool = False
     metrics: tuple[str, ...] = LEAN_METRICS
 
     @property

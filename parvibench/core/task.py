@@ -98,6 +98,7 @@ class Task(ABC):
     rows: int | None = None  #: number of training rows n, or None without data
     data: tuple[str, ...] = ()  #: names of the data sets needed from disk
     facts: Facts = field(default_factory=Facts)  #: exact facts
+    has_constant: bool = True  #: False where the density drops constants, so that its log Z means nothing
     precision: torch.dtype | None = None  #: the only one the density takes; None takes that of its argument
     begins: StartKind = "task"  #: where runs start unless they say otherwise
     departures: tuple[str, ...] = ()  #: where a variant departs from the plain task on purpose, one sentence each

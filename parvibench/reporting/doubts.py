@@ -6,7 +6,7 @@ from torch import Generator
 from parvibench.core import registry
 from parvibench.core.errors import ParVIBenchError
 from parvibench.core.reference import Reference
-from parvibench.core.result import Status
+from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
 from parvibench.harness.marks.log_z import verdicts
 
@@ -21,19 +21,19 @@ FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floo
 def doubts(results: Results) -> list[str]:
     """Sentences about the tasks of a run, for the terminal; files of tasks that the suite names are imported."""
     places = [str(row["name"]) for row in results.run.suite.get("tasks", ())]
-    found = []
+    found, log_z = [], list[tuple[str, float | None, list[CellRecord]]]()
     for place in places or dict.fromkeys(cell.task for cell in results.cells):
         try:
             task = registry.load_task(place)
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
-            found += verdicts(task.name, task.facts.log_z, cells)
+            log_z += [(task.name, task.facts.log_z, cells)] * task.has_constant
             if answer := results.without_reference.get(task.name):
                 found += _untested(answer, task.name)
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):
-                found += _far(results, task)
+                found += _far(results, task, cells)
         except ParVIBenchError:  # the task's data are not here
             continue
-    return found
+    return verdicts(log_z) + found
 
 
 def _untested(answer: Answer, task: str) -> list[str]:
@@ -45,7 +45,7 @@ def _untested(answer: Answer, task: str) -> list[str]:
     return [*lines, KSD, answer.sentence(task), f"To settle it: {'; or '.join(answer.commands)}"]
 
 
-def _far(results: Results, task: Task) -> list[str]:
+def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     """How far the start is from the mass, where no method came near it."""
     reference = task.reference()
     ratios = results.board.query("task == @task.name and not anchor")["floor_ratio"].dropna()
@@ -57,8 +57,10 @@ def _far(results: Results, task: Task) -> list[str]:
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     if not FAR < far < float("inf"):
         return []
+    rounded = any("single precision" in flag for cell in cells for flag in cell.flags)
+    first = "Log densities there are rounded in single precision: use dtype: float64 in a suite file first. " if rounded else ""
     return [
         f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
-        f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
+        f"came within {UNMOVED:g} floors. {first}Start nearer (--start pathfinder, laplace or prior; "
         "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
     ]

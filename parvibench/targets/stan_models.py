@@ -109,6 +109,7 @@ class StanTask(SiteTask):
 
     model: StanModel
     place: str = ""  #: where other processes load it from
+    has_constant: bool = False  #: densities are proportional ones
 
     def target(self, replicates: Sequence[int], device: torch.device | str, dtype: torch.dtype) -> FunctionTarget:
         """The density."""

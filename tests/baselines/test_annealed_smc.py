@@ -237,6 +237,23 @@ def test_few_ancestors_put_log_z_in_doubt() -> None:
     assert (info.log_z_doubt == 1).all()
 
 
+def test_few_ancestors_enlarge_the_error_until_none_can_be_stated() -> None:
+    """Three resamplings of N sum W^2 = 2 by hand, with 2, 1 and 50 ancestors; then doubt of weights and of moves."""
+    run = Run("smc", make_problem(Gaussian([1.0] * 2), particles=40), base_sd=1.0).steps(1)
+    shares, density = torch.tensor([0.5, 0.99, 0.02], dtype=torch.float64), run.state.log_density
+    state = run.state._replace(growth=0 * shares + math.log(8.0), variance=0 * shares + 0.075, arrival=density.mean(1))
+    error, doubt = smc._error(state, shares)
+    few = [math.log(1 + (8 - 1) / 40 + share - 1 / 40) for share in (0.5, 0.99)]
+    assert error.tolist() == pytest.approx([2 * math.sqrt(g + g**2 / 4) for g in few] + [0.075**0.5])
+    assert doubt.tolist() == [0, 0, 0]
+    error, doubt = smc._error(state._replace(growth=0 * shares + 900.0), shares)
+    assert error.tolist() == pytest.approx([0.475**0.5, 0.965**0.5, 0.075**0.5])
+    assert doubt.tolist() == [1, 1, 0]
+    for rise, expected in ((0.7, [0, 0, 0]), (0.9, [1, 1, 0])):
+        arrival = state.arrival - rise * density.std(1, correction=0)
+        assert smc._error(state._replace(arrival=arrival), shares)[1].tolist() == expected
+
+
 class PlainSMC:
     """One replicate, weights as plain numbers."""
 

@@ -1,7 +1,7 @@
 """The references of the posteriors against the reference draws of posteriordb, which are of Stan's NUTS.
 
     PARVIBENCH_POSTERIORDB=COPY/posterior_database PARVIBENCH_DATA_DIR=data \\
-        python tests/studies/stan_draws.py [TASK...] --markdown FILE
+        python tests/studies/stan_draws.py [TASK...]
 
 COPY is a checkout of posteriordb; the extra `stan` must be installed. Our rows become parameters by Stan's own transform, so that a wrong
 order or transform of coordinates shows as well. Compared are means, squares about the common mean, and both 5% tails of every
@@ -10,24 +10,24 @@ ESS. Both the largest |z| and the sum of z^2 are judged by 2,000 permutations of
 parameters; a posterior agrees where both p-values are at least 1% divided by the number of posteriors.
 """
 
-import argparse
 import sys
-from pathlib import Path
 
 import numpy as np
 from arviz_stats.base import array_stats
+from model_references import STAN
 
 from parvibench.core import registry
-from parvibench.core.errors import ParVIBenchError
 from parvibench.targets import posteriordb
 
 PERMUTATIONS = 2000
 
 
 def pairs() -> dict[str, str]:
-    """Our task -> posterior of posteriordb, of those with reference draws and a reference of ours."""
+    """Our task -> posterior of posteriordb, of those with reference draws and a reference of our own chains."""
     found = {posteriordb.native_of(n): n for n in posteriordb.names() if posteriordb.posterior(n).draws}
-    return {task: name for task, name in sorted(found.items()) if task and registry.has_reference(task)}
+    return {
+        task: name for task, name in sorted(found.items()) if task not in ("", *STAN) and registry.has_reference(task)
+    }
 
 
 def columns(values: dict) -> dict[str, np.ndarray]:
@@ -67,8 +67,8 @@ def compared(ours: np.ndarray, theirs: np.ndarray, seed: int = 0) -> tuple[float
     return float(np.abs(found).max()), *map(float, p)
 
 
-def judge(task: str, name: str) -> dict[str, object]:
-    """One row of the table."""
+def judge(task: str, name: str) -> tuple[str, int, int, int, float, float, float]:
+    """A row of the table: task, parameters, our rows, Stan's draws, largest abs z, p of it and of the sum of z^2."""
     stan = registry.load_task(f"posteriordb:{name}")
     draws = stan.given_draws()
     chains = dict(zip(draws.names, np.moveaxis(draws.values, -1, 0), strict=True))  # (chains, draws) each
@@ -79,43 +79,18 @@ def judge(task: str, name: str) -> dict[str, object]:
     every = max(1, int(np.ceil(chains[names[0]].size / ess - 0.05)))
     theirs = np.stack([chains[n][:, ::every].ravel() for n in names], 1)
     z, p_largest, p_sum = compared(np.stack([ours[n] for n in names], 1), theirs)
-    return {
-        "task": task, "posterior": name, "parameters": len(names), "ours": len(rows), "Stan's": len(theirs),
-        "largest z": z, "p of it": p_largest, "p of the sum": p_sum,
-    }  # fmt: skip
+    return task, len(names), len(rows), len(theirs), z, p_largest, p_sum
 
 
 def main() -> int:
-    """Compare, print, write; exit code 1 where one disagrees."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*")
-    parser.add_argument("--markdown", type=Path)
-    options = parser.parse_args()
-    known = pairs()
-    wanted = {t: known[t] for t in options.tasks or known}
-    rows = []
-    for task, name in wanted.items():
-        try:
-            rows.append(judge(task, name))
-        except ParVIBenchError as error:
-            print(f"{task}: {error}", file=sys.stderr)
-            continue
-        print({k: round(v, 4) if isinstance(v, float) else v for k, v in rows[-1].items()}, flush=True)
-    limit = 0.01 / len(rows)
-    lines = ["| task | posterior | parameters | rows ours | rows Stan's | largest abs z | p | p of the sum of z² | verdict |",
-             "|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    worse = 0
-    for row in rows:
-        agrees = min(row["p of it"], row["p of the sum"]) >= limit
-        worse += not agrees
-        *head, z, p, q = row.values()
-        lines.append(
-            f"| {' | '.join(map(str, head))} | {z:.2f} | {p:.3f} | {q:.3f} | {'agrees' if agrees else 'differs'} |"
-        )
-    text = "\n".join(lines) + f"\n\nLimit of p for {len(rows)} posteriors at 1%: {limit:.5f}.\n"
-    if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
-    print(text)
+    """Compare and print rows of a table; exit code 1 where one disagrees."""
+    known, worse = pairs(), 0
+    limit = 0.01 / len(wanted := sys.argv[1:] or [*known])
+    for task in wanted:
+        *head, z, p, q = judge(task, known[task])
+        worse += min(p, q) < limit
+        print("|", *(f"{v} |" for v in head), f"{z:.2f} | {p:.3f} | {q:.3f} |", flush=True)
+    print(f"Limit of p for {len(wanted)} posteriors at 1%: {limit:.5f}")
     return int(worse > 0)
 
 

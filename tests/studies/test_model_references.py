@@ -48,3 +48,14 @@ def test_the_map_has_its_inverse_and_its_jacobian(name):
     torch.testing.assert_close(target.standardised(x), z)
     matrix = jacobian(lambda point: target.centred(point)[0], z[0, 0])
     torch.testing.assert_close(torch.linalg.slogdet(matrix).logabsdet, log_jacobian[0, 0])
+
+
+@with_data(model_references.STAN)
+def test_coordinates_are_the_inverse_of_the_transforms(name):
+    layout = load_task(name).layout
+    x = 4 * torch.rand(20, 3, layout.dim, dtype=torch.float64, generator=Generator().manual_seed(0)) - 2
+    draws = {}
+    for p in layout.parameters:
+        value = layout.constrain(x)[0][p.name]
+        draws |= {p.name: value} if p.size is None else {f"{p.name}[{i + 1}]": value[..., i] for i in range(p.size)}
+    torch.testing.assert_close(model_references.coordinates(layout, draws), x)

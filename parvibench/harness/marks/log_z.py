@@ -53,19 +53,31 @@ def estimates(cell: CellRecord) -> LogZ | None:
     return LogZ(cell.label, sound[:, 0], sound[:, 1], sum(bool(d) for *_, d in rows), len(values))
 
 
-def verdicts(task: str, truth: float | None, cells: Iterable[CellRecord]) -> list[str]:
-    """Sentences on the log Z of a task's cells; none where all is as stated."""
-    known = [found for cell in cells if (found := estimates(cell)) is not None]
-    said = [
-        f"{task}: log Z of {t.label} is in doubt in {t.doubtful} of {t.replicates} replicates, by its own diagnostics: do not rely on it"
-        for t in known
-        if t.doubtful
-    ]
-    sound = [t for t in known if len(t.values)]
-    return said + [f"{task}: {text}" for text in (_apart(sound) if truth is None else _from_truth(sound, truth))]
+#: Kinds of findings, in the order of their lines.
+KINDS = {
+    "doubt": "log Z is in doubt by the methods' own diagnostics, do not rely on it",
+    "truth": "log Z is off by more than the stated errors explain",
+    "spread": "log Z differs between replicates by more than the stated errors explain",
+    "apart": "methods disagree on log Z, and annealed estimates that miss mass are too low",
+}
 
 
-def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[str]:
+def verdicts(tasks: Iterable[tuple[str, float | None, Iterable[CellRecord]]]) -> list[str]:
+    """Sentences on the log Z of tasks, of name, true log Z or None, and cells: at most one a kind, none where all is as stated."""
+    lines: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS}
+    for task, truth, cells in tasks:
+        known = [found for cell in cells if (found := estimates(cell)) is not None]
+        sound = [t for t in known if len(t.values)]
+        doubts = (("doubt", f"{t.label} in {t.doubtful} of {t.replicates} replicates") for t in known if t.doubtful)
+        for kind, text in (*doubts, *(_apart(sound) if truth is None else _from_truth(sound, truth))):
+            lines[kind].setdefault(task, []).append(text)
+    joined = {
+        kind: "; ".join(f"{task} ({', '.join(texts)})" for task, texts in of.items()) for kind, of in lines.items()
+    }
+    return [f"{KINDS[kind]}: {text}" for kind, text in joined.items() if text]
+
+
+def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[tuple[str, str]]:
     for t in told:
         off, n = t.values - truth, len(t.values)
         misses = int((np.abs(off) > WIDTH * t.errors).sum())
@@ -76,25 +88,20 @@ def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[str]:
         )
         if surprising:
             yield (
-                f"{t.label} claims log Z to {np.median(t.errors):.2g} and is off by {np.median(off):+.2g} "
-                f"({n - misses} of {n} intervals hold the truth, {truth:.6g})"
+                "truth",
+                f"{t.label} claims {np.median(t.errors):.2g} and is off by {np.median(off):+.2g}: "
+                f"{n - misses} of {n} intervals hold {truth:.6g}",
             )
 
 
-def _apart(told: Sequence[LogZ]) -> Iterable[str]:
+def _apart(told: Sequence[LogZ]) -> Iterable[tuple[str, str]]:
     for t in told:
         n = len(t.values)
         weights = 1 / t.errors**2
         mean = (weights * t.values).sum() / weights.sum()
         if n > 1 and stats.chi2.sf((weights * (t.values - mean) ** 2).sum(), n - 1) < LEVEL:
-            yield (
-                f"the replicates of {t.label} spread over {np.ptp(t.values):.2g} in log Z and claim {np.median(t.errors):.2g} each: "
-                "more than chance"
-            )
+            yield "spread", f"{t.label} over {np.ptp(t.values):.2g}, claims {np.median(t.errors):.2g}"
     pairs = list(combinations(told, 2))
     for a, b in pairs:
         if abs(a.mean - b.mean) > stats.norm.isf(LEVEL / 2 / len(pairs)) * math.hypot(a.error, b.error):
-            yield (
-                f"{a.label} and {b.label} disagree on log Z: {a.mean:.6g} ± {a.error:.2g} and {b.mean:.6g} ± {b.error:.2g}. "
-                "Annealed estimates that miss mass are too low"
-            )
+            yield "apart", f"{a.label} {a.mean:.6g} ± {a.error:.2g} and {b.label} {b.mean:.6g} ± {b.error:.2g}"

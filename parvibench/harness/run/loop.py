@@ -29,7 +29,7 @@ from .compiling import CompiledStep, compile_seconds
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
 from .shared_data import refuse_spoilt, unchanged
-from .stepping import Advance, Stepper, Tally, Trial, step_mode
+from .stepping import SO_FAR, Advance, Stepper, Tally, Trial, step_mode
 from .thompson import DecisionMaker
 
 #: Budget shares at which samples are measured; the end of the run is always measured.
@@ -288,7 +288,8 @@ class _Run:
         start = time.perf_counter()
         samples = samples.double().cpu()
         result, task, cost = self.result, self.chunk.task, self.account.cost(step)
-        reported = {m: v for m, v in self.tally.means().items() if is_reported(m)}
+        left_out = () if task.has_constant else SO_FAR
+        reported = {m: v for m, v in self.tally.means().items() if is_reported(m) and m not in left_out}
         calls = float(self.problem.meter.sequential_steps)
         known["diagnostics"] = {**reported, SEQUENTIAL: torch.full((len(self.chunk.replicates),), calls)}
         decisions = None if self.decisions is None else self.decisions.decisions()

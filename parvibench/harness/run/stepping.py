@@ -27,7 +27,7 @@ Advance = Callable[..., Any]
 BLOCK = 16  #: Most steps between two inspections of the state.
 _TRIAL_STEPS = 2
 _FORECAST_STEPS, _ENOUGH_S = 6, 1.0  #: Steps that a forecast takes, fewer when they take longer than this, s.
-#: Reports of what a run knows so far: the last one counts, where others are averaged.
+#: Reports of log Z: the last one counts, where others are averaged.
 SO_FAR = ("log_z", "log_z_se", "log_z_doubt")
 
 
