@@ -96,7 +96,7 @@ def run(
     )  # fmt: skip
     ranked = len(results.without_reference) < len(
         results.by_task
-    )  # else KSD would be praised beside what is to be trusted
+    )  # else KSD would be praised next to the method to trust
     more = () if as_json or quiet else [*report_api.doubts(results), *[results.headline()] * ranked]
     shown = published is not None and (as_json or not quiet)
     document = {"against": _compared(results, published, as_json)} if shown else {}

@@ -58,7 +58,11 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     if not FAR < far < float("inf"):
         return []
     rounded = any("single precision" in flag for cell in cells for flag in cell.flags)
-    first = "Log densities there are rounded in single precision: use dtype: float64 in a suite file first. " if rounded else ""
+    first = (
+        "Log densities there are rounded in single precision: use dtype: float64 in a suite file first. "
+        if rounded
+        else ""
+    )
     return [
         f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
         f"came within {UNMOVED:g} floors. {first}Start nearer (--start pathfinder, laplace or prior; "

@@ -67,12 +67,12 @@ def _equivalent(cell: CellRecord, primary: str, reference: Floored) -> tuple[flo
     return math.nan if size is None else size, low, high
 
 
-#: Asked for every cell.
+#: Needed for every cell.
 _stamp = cache(stamp_of)
 
 
 def look_again() -> None:
-    """Look at the files of references anew; else they are looked at once."""
+    """Forget the modification times of references, which are read once otherwise."""
     _stamp.cache_clear()
 
 
