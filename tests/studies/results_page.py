@@ -3,8 +3,8 @@
     python tests/studies/results_page.py reports docs/results.md
 
 Numbers are medians over replicates of the values in ``results.parquet``, a lost replicate the worst, over the median of exact
-draws where there is one; nothing of ParVIBench is imported. A finding that a board no longer bears is an error: it is to be
-written anew, not to be left out.
+draws where there is one; nothing of ParVIBench is imported. A finding that a board no longer bears is an error: it must be
+rewritten, not left out.
 """
 
 from __future__ import annotations

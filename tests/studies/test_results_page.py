@@ -1,4 +1,4 @@
-"""docs/results.md says what the boards say: its numbers are those of their leaderboards, and false ones are found."""
+"""docs/results.md says what the boards say: its numbers are those of their leaderboards, and false ones fail."""
 
 import re
 from pathlib import Path
