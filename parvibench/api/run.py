@@ -182,11 +182,13 @@ def forecast(
         rows.append(_forecast_row(cell, state))
         if state == "to run":
             waiting.append((cell, rows[-1]))
-    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
-        row["predicted_seconds"] = seconds
+    predicted = predict([c for c, _ in waiting], store)
+    for (_, row), one in zip(waiting, predicted, strict=True):
+        row["predicted_seconds"] = one
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
-    seconds = sum(row["predicted_seconds"] or 0.0 for row in rows) / processes
+    known = [one for one in predicted if one is not None]
+    seconds = sum(known) / max(1, len(known)) * len(waiting) / processes
     if waiting and count and execution.ray is None:
         seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     return Forecast(rows, seconds, processes, plan.notes(cells), execution.tune and plan.untuned_part() is not None)

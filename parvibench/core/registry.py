@@ -184,7 +184,7 @@ def _from_place(place: str) -> Task:
         found: Task = _resolve(opener)(place)
         adopt(found)
         return found
-    task = load_object(place)
+    task = load_object(place, "task")
     file, _, attribute = place.rpartition(":")
     if inspect.isclass(task) and issubclass(task, Task):
         task = cast("Any", task)()
@@ -199,11 +199,11 @@ def _from_place(place: str) -> Task:
     return task
 
 
-def load_object(place: str) -> Any:
-    """Whatever is at ``module:attribute`` or ``file.py:attribute``; ``InputError`` where nothing is."""
+def load_object(place: str, kind: str = "model") -> Any:
+    """Whatever is at ``module:attribute`` or ``file.py:attribute``; ``InputError`` where nothing is, naming those of the kind."""
     if ":" not in place:
         raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
-    return _resolve(place)
+    return _resolve(place, kind)
 
 
 #: Places of posteriors of posteriordb begin so.
@@ -276,7 +276,9 @@ def load_method(name: str) -> Method:
         InputError: the attribute is neither.
     """
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
-    return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
+    return as_method(
+        _resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint), "sampler"), name
+    )
 
 
 def is_elsewhere(name: str) -> bool:
@@ -319,8 +321,8 @@ def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> st
     return rows[name].target
 
 
-def _resolve(target: str) -> Any:
-    """Import ``module:attribute`` or ``path/to/file.py:attribute``; ``InputError`` whatever fails."""
+def _resolve(target: str, kind: str = "task") -> Any:
+    """Import ``module:attribute`` or ``path/to/file.py:attribute``, a task, sampler or model; ``InputError`` whatever fails."""
     place, _, attribute = target.rpartition(":")
     try:
         if not place.endswith(".py") and (here := str(Path.cwd())) not in sys.path:
@@ -331,11 +333,23 @@ def _resolve(target: str) -> Any:
     except Exception as error:  # whatever the code of others raises
         raise InputError(_described(error, target)) from error
     if not hasattr(module, attribute):
-        offered = [n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, type(sys))]
+        offered = [n for n, v in vars(module).items() if not n.startswith("_") and _is(kind, v, module.__name__)]
         raise InputError(
-            f"cannot load {target!r}: there is no {attribute!r}; it has {', '.join(offered[-8:]) or 'none'}"
+            f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {', '.join(offered[-8:]) or 'none'}"
         )
     return getattr(module, attribute)
+
+
+def _is(kind: str, found: Any, module: str) -> bool:
+    """Whether an object is of that kind, or a class of it that is defined in the module."""
+    from .algorithm import Method
+    from .task import Task
+
+    base = Method if kind == "sampler" else Task
+    if isinstance(found, type):
+        return issubclass(found, base) and found.__module__ == module
+    adapted = kind != "sampler" and type(found).__module__.partition(".")[0] in _ADAPTERS
+    return adapted or isinstance(found, base) or (kind == "model" and hasattr(found, "simulate"))
 
 
 def _described(error: Exception, target: str) -> str:

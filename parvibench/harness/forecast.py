@@ -2,6 +2,7 @@
 
 import multiprocessing as mp
 import os
+import random
 import statistics
 import time
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
-    measured, in processor time. After ``_MOST_S`` seconds the other cells are not predicted.
+    measured, in processor time. After ``_MOST_S`` seconds the other cells, chosen at random, are not predicted.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
@@ -47,7 +48,11 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
             paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     measured: dict[tuple[object, ...], float] = {}
     until = time.monotonic() + _MOST_S
-    return [_seconds(cell, paces.get(_kind(cell)), measured) if time.monotonic() < until else None for cell in cells]
+    found: list[float | None] = [None] * len(cells)
+    for i in random.Random(0).sample(range(len(cells)), len(cells)):
+        if time.monotonic() < until:
+            found[i] = _seconds(cells[i], paces.get(_kind(cells[i])), measured)
+    return found
 
 
 def starting(chunks: int, workers: int) -> float:

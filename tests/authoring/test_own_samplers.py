@@ -181,6 +181,7 @@ def test_what_another_argument_or_another_body_makes_is_another_cell(tmp_path: P
 
 BAD = """
 import parvibench as pb
+from parvibench import Algorithm
 
 class Empty(pb.Algorithm):
     needs = "score"
@@ -220,7 +221,7 @@ def function(problem, x0, generator):
         ("function", ["is a function, not a parvibench Algorithm; wrap a function of (problem, x0, generator) by pb.sampler"]),
         ("Shadow", ["Shadow: step is 0.1, an attribute that hides the method step(): give it another name"]),
         ("Hidden", ["Hidden: step is 0.1, an attribute that hides the method step(): give it another name"]),
-        ("Nothing", ["cannot load", "'Nothing'"]),
+        ("Nothing", ["there is no 'Nothing'; samplers there: Empty, Wrong, Shadow, Hidden, Arguments"]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["run", "check", "tune"])

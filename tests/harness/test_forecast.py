@@ -1,9 +1,14 @@
 """Forecasts count processor time and metrics, whatever else the machine does."""
 
+import itertools
+import re
 import time
+from pathlib import Path
 
 import pytest
+from command_line import Run
 
+from parvibench.harness import forecast
 from parvibench.harness.forecast import foresee, predict
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
@@ -52,6 +57,24 @@ def test_a_forecast_holds_steps_and_metrics(tmp_path) -> None:
     more = cell(SUITE.replace("[sliced_w2]", "[sliced_w2, w2, ess_bulk, rhat, mmd2, kl_knn]"))
     (costly,) = predict([more], store)
     assert costly > short
+
+
+def test_cells_without_time_to_be_measured_are_taken_as_the_mean_of_the_others(
+    tmp_path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty of forty, spread over both tasks, of which one takes 30 s a cell and the other 90: 40 min, not 10."""
+    methods = [f"{{name: ula, label: u{i}, settings: {{step_size: 0.1}}}}" for i in range(20)]
+    text = SUITE.replace("[banana]", "[banana, gmm40-2d]").replace("[ula]", f"[{', '.join(methods)}]")
+    (tmp_path / "mine.yaml").write_text(text)
+    clock = itertools.count()
+    monkeypatch.setattr(forecast.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(forecast, "_seconds", lambda cell, *_: 30.0 if cell.task == "banana" else 90.0)
+    answer = call("run", "--suite", "mine.yaml", "--dry-run", "--workers", "0")
+    assert answer.code == 0, answer.err
+    minutes = re.search(r"40 to run, about (\d+) min on 1 worker", answer.out)
+    assert minutes is not None, answer.out
+    assert abs(int(minutes[1]) - 40) < 10
+    assert "measured on 19 of 40 cells" in answer.out
 
 
 def test_steps_on_a_posterior_that_grows_are_foreseen_on_all_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:

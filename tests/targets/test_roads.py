@@ -287,7 +287,7 @@ def test_a_density_that_stops_being_a_function_fails_its_check_by_that_name(call
     [
         ("nowhere.py:ring", "no such file: nowhere.py"),
         ("mine.py", "name the object in it, too, as mine.py:OBJECT"),
-        ("mine.py:rings", "there is no 'rings'; it has "),
+        ("mine.py:rings", "there is no 'rings'; tasks there: ring, wide"),
         (
             "mine.py:function",
             "a function, not a task; write NAME = pb.task(function, dim=...), or of a Pyro model NAME = pb.from_pyro(function, data)",
