@@ -217,7 +217,7 @@ def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
     answer(f"{counted(len(found.cells), 'cell')}, {found.to_run} to run{predicted}")
     if found.unknown:
         answer(
-            f"measured on {found.to_run - found.unknown} of {counted(found.to_run, 'cell')}, the others taken as their mean"
+            f"measured on {found.to_run - found.unknown} of {counted(found.to_run, 'cell')}, the others taken as the method's mean"
         )
     if found.tuning_first:
         note("plus the time of tuning: see `parvibench tune --dry-run`")

@@ -5,6 +5,7 @@ import os
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import psutil
@@ -38,7 +39,8 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
-    measured, in processor time. After ``_MOST_S`` seconds the other cells, chosen at random, are not predicted.
+    measured, in processor time. After ``_MOST_S`` seconds the other cells are not predicted: each
+    method's first task of a random order comes before any second one.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
@@ -49,7 +51,13 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
     measured: dict[tuple[object, ...], float] = {}
     until = time.monotonic() + _MOST_S
     found: list[float | None] = [None] * len(cells)
-    for i in random.Random(0).sample(range(len(cells)), len(cells)):
+    turns: Counter[str] = Counter()
+
+    def turn(i: int) -> int:
+        turns[cells[i].label] += 1
+        return turns[cells[i].label]
+
+    for i in sorted(random.Random(0).sample(range(len(cells)), len(cells)), key=turn):
         if time.monotonic() < until:
             found[i] = _seconds(cells[i], paces.get(_kind(cells[i])), measured)
     return found
