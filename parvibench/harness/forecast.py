@@ -5,8 +5,8 @@ import os
 import random
 import statistics
 import time
-from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import psutil
 import torch
@@ -51,13 +51,10 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
     measured: dict[tuple[object, ...], float] = {}
     until = time.monotonic() + _MOST_S
     found: list[float | None] = [None] * len(cells)
-    turns: Counter[str] = Counter()
-
-    def turn(i: int) -> int:
-        turns[cells[i].label] += 1
-        return turns[cells[i].label]
-
-    for i in sorted(random.Random(0).sample(range(len(cells)), len(cells)), key=turn):
+    by_method: dict[str, list[int]] = {}
+    for i in random.Random(0).sample(range(len(cells)), len(cells)):
+        by_method.setdefault(cells[i].label, []).append(i)
+    for i in (i for turn in zip_longest(*by_method.values()) for i in turn if i is not None):
         if time.monotonic() < until:
             found[i] = _seconds(cells[i], paces.get(_kind(cells[i])), measured)
     return found

@@ -282,6 +282,8 @@ def test_values_of_sites_are_values_in_every_style_of_names(style: str) -> None:
     found = in_coordinates(draws_of(pd.DataFrame(dict(reversed(columns.items())))), task)
     torch.testing.assert_close(torch.tensor(found.values), x)
     assert "mapped" in found.read[-1]
+    metrics = (pb.evaluate(draws, task=task, metrics=["ksd"])["metrics"][0] for draws in (x, values))
+    assert next(metrics)["value"] == pytest.approx(next(metrics)["value"])
 
 
 def test_a_model_is_left_as_it_was() -> None:
