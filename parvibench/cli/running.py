@@ -209,16 +209,11 @@ def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
     shared.out_console.print(table)
     for state, count in Counter(row["state"] for row in found.cells if ":" in row["state"]).items():
         answer(f"{counted(count, 'cell')} {state}")
-    predicted = (
-        f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}"
-        if found.to_run > found.unknown
-        else ""
-    )
+    known = found.to_run - found.unknown
+    predicted = f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}" if known else ""
     answer(f"{counted(len(found.cells), 'cell')}, {found.to_run} to run{predicted}")
     if found.unknown:
-        answer(
-            f"measured on {found.to_run - found.unknown} of {counted(found.to_run, 'cell')}, the others taken as the method's mean"
-        )
+        answer(f"measured on {known} of {counted(found.to_run, 'cell')}, the others taken as the method's mean")
     if found.tuning_first:
         note("plus the time of tuning: see `parvibench tune --dry-run`")
 
