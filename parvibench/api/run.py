@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
@@ -182,11 +183,14 @@ def forecast(
         rows.append(_forecast_row(cell, state))
         if state == "to run":
             waiting.append((cell, rows[-1]))
-    for (_, row), seconds in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
-        row["predicted_seconds"] = seconds
+    known: dict[str, list[float]] = {}  # of each method, and of all
+    for (cell, row), one in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
+        row["predicted_seconds"] = one
+        for label in (cell.label, "") if one is not None else ():
+            known.setdefault(label, []).append(one)
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
-    seconds = sum(row["predicted_seconds"] or 0.0 for row in rows) / processes
+    seconds = sum(fmean(known.get(cell.label, known.get("", [0.0]))) for cell, _ in waiting) / processes
     if waiting and count and execution.ray is None:
         seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     return Forecast(rows, seconds, processes, plan.notes(cells), execution.tune and plan.untuned_part() is not None)

@@ -194,7 +194,7 @@ def _print_tuning_forecast(found: tune_api.TuningForecast) -> None:
     more = f", and up to {duration(found.growth)} more if grids are extended" if found.growth else ""
     answer(f"total: {duration(found.first_round + found.finals)} on one process{more}")
     if found.unknown:
-        answer(f"no forecast for {counted(found.unknown, 'grid')}")
+        answer(f"without {counted(found.unknown, 'grid')} that could not be measured")
 
 
 def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
@@ -212,10 +212,11 @@ def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
     shared.out_console.print(table)
     for state, count in Counter(row["state"] for row in found.cells if ":" in row["state"]).items():
         answer(f"{counted(count, 'cell')} {state}")
-    predicted = f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}" if found.to_run else ""
+    known = found.to_run - found.unknown
+    predicted = f", about {duration(found.seconds)} on {counted(found.processes, 'worker')}" if known else ""
     answer(f"{counted(len(found.cells), 'cell')}, {found.to_run} to run{predicted}")
     if found.unknown:
-        answer(f"no forecast for {counted(found.unknown, 'cell')}")
+        answer(f"measured on {known} of {counted(found.to_run, 'cell')}, the others taken as the method's mean")
     if found.tuning_first:
         note("plus the time of tuning: see `parvibench tune --dry-run`")
 

@@ -168,7 +168,7 @@ def load_task(name: str) -> Task:
     own = (
         "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
     )
-    return _resolve(_target("task", name, tasks(), f"{own}be installed and listed under {_ENTRIES}tasks'."))
+    return load_object(_target("task", name, tasks(), f"{own}be installed and listed under {_ENTRIES}tasks'."))
 
 
 def is_place(name: str) -> bool:
@@ -181,15 +181,15 @@ def _from_place(place: str) -> Task:
 
     opener = next((o for kind, o in _OPENERS.items() if re.search(kind, place)), None)
     if opener is not None:
-        found: Task = _resolve(opener)(place)
+        found: Task = load_object(opener)(place)
         adopt(found)
         return found
-    task = load_object(place)
+    task = load_object(place, "task")
     file, _, attribute = place.rpartition(":")
     if inspect.isclass(task) and issubclass(task, Task):
         task = cast("Any", task)()
     if adapter := _ADAPTERS.get(type(task).__module__.partition(".")[0]):
-        task = _resolve(adapter)(task, name=attribute.replace("_", "-"))
+        task = load_object(adapter)(task, name=attribute.replace("_", "-"))
     if not isinstance(task, Task):
         right = f"NAME = pb.task({attribute}, dim=...), or of a Pyro model NAME = pb.from_pyro({attribute}, data)"
         raise InputError(
@@ -197,13 +197,6 @@ def _from_place(place: str) -> Task:
         )
     adopt(task, f"{Path(file).resolve()}:{attribute}" if file.endswith(".py") else place)
     return task
-
-
-def load_object(place: str) -> Any:
-    """Whatever is at ``module:attribute`` or ``file.py:attribute``; ``InputError`` where nothing is."""
-    if ":" not in place:
-        raise InputError(f"{place}: name the object in it, too, as {place}:OBJECT")
-    return _resolve(place)
 
 
 #: Places of posteriors of posteriordb begin so.
@@ -276,7 +269,9 @@ def load_method(name: str) -> Method:
         InputError: the attribute is neither.
     """
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
-    return as_method(_resolve(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)), name)
+    return as_method(
+        load_object(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint), "sampler"), name
+    )
 
 
 def is_elsewhere(name: str) -> bool:
@@ -310,7 +305,7 @@ def as_method(found: Any, name: str = "") -> Method:
 @cache
 def load_metric(name: str) -> Metric:
     """The metric of that name; ``UnknownNameError`` with near names."""
-    return _resolve(_target("metric", name, metrics()))
+    return load_object(_target("metric", name, metrics()))
 
 
 def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> str:
@@ -319,9 +314,11 @@ def _target(kind: str, name: str, rows: Mapping[str, Row], hint: str = "") -> st
     return rows[name].target
 
 
-def _resolve(target: str) -> Any:
-    """Import ``module:attribute`` or ``path/to/file.py:attribute``; ``InputError`` whatever fails."""
+def load_object(target: str, kind: str = "model") -> Any:
+    """Whatever is at ``module:attribute`` or ``file.py:attribute``; ``InputError`` where nothing is, naming those of the kind."""
     place, _, attribute = target.rpartition(":")
+    if not place:
+        raise InputError(f"{target}: name the object in it, too, as {target}:OBJECT")
     try:
         if not place.endswith(".py") and (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # as pytest and `python -m` find a package in the working folder
@@ -331,11 +328,23 @@ def _resolve(target: str) -> Any:
     except Exception as error:  # whatever the code of others raises
         raise InputError(_described(error, target)) from error
     if not hasattr(module, attribute):
-        offered = [n for n, v in vars(module).items() if not n.startswith("_") and not isinstance(v, type(sys))]
+        offered = [n for n, v in vars(module).items() if not n.startswith("_") and _is(kind, v, module.__name__)]
         raise InputError(
-            f"cannot load {target!r}: there is no {attribute!r}; it has {', '.join(offered[-8:]) or 'none'}"
+            f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {', '.join(offered[-8:]) or 'none'}"
         )
     return getattr(module, attribute)
+
+
+def _is(kind: str, found: Any, module: str) -> bool:
+    """Whether an object is of that kind, or a class of it that is defined in the module."""
+    from .algorithm import Method
+    from .task import Task
+
+    base = Method if kind == "sampler" else Task
+    if isinstance(found, type):
+        return issubclass(found, base) and found.__module__ == module
+    adapted = kind != "sampler" and type(found).__module__.partition(".")[0] in _ADAPTERS
+    return adapted or isinstance(found, base) or (kind == "model" and hasattr(found, "simulate"))
 
 
 def _described(error: Exception, target: str) -> str:

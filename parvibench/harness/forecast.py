@@ -2,9 +2,11 @@
 
 import multiprocessing as mp
 import os
+import random
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 
 import psutil
 import torch
@@ -37,7 +39,8 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
 
     A cell of the same task, method and shape in the store sets the pace (compute, metrics and warm-up for each
     iteration and replicate); otherwise a few steps of one chunk are taken, and one replicate's initial points are
-    measured, in processor time. After ``_MOST_S`` seconds the other cells are not predicted.
+    measured, in processor time. After ``_MOST_S`` seconds the other cells are not predicted: each
+    method's first task of a random order comes before any second one.
     """
     paces: dict[tuple[object, ...], list[float]] = {}
     for folder in sorted((store.root / "cells").glob("[!.]*")):
@@ -47,7 +50,14 @@ def predict(cells: Sequence[Cell], store: Store) -> list[float | None]:
             paces.setdefault(_kind(record), []).append(whole / record.iterations / record.n_replicates)
     measured: dict[tuple[object, ...], float] = {}
     until = time.monotonic() + _MOST_S
-    return [_seconds(cell, paces.get(_kind(cell)), measured) if time.monotonic() < until else None for cell in cells]
+    found: list[float | None] = [None] * len(cells)
+    by_method: dict[str, list[int]] = {}
+    for i in random.Random(0).sample(range(len(cells)), len(cells)):
+        by_method.setdefault(cells[i].label, []).append(i)
+    for i in (i for turn in zip_longest(*by_method.values()) for i in turn if i is not None):
+        if time.monotonic() < until:
+            found[i] = _seconds(cells[i], paces.get(_kind(cells[i])), measured)
+    return found
 
 
 def starting(chunks: int, workers: int) -> float:

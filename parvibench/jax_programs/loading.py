@@ -17,17 +17,17 @@ def jax_library(module: str, extra: str = "jax") -> Any:
     return imported_library(module, extra)
 
 
-def double_jax(module: str = "jax") -> Any:
+def double_jax(module: str = "jax", extra: str = "jax") -> Any:
     """A module as by ``jax_library``, with JAX in double precision from now on in this process.
 
     JAX 0.10 takes NumPy arrays that it has met to be of the precision that they had then, so that new programs on them fail:
     what it has compiled before the change is forgotten, and for the same reason the change is final.
     """
-    jax = jax_library("jax")
+    jax = jax_library("jax", extra)
     if not jax.config.jax_enable_x64:
         jax.config.update("jax_enable_x64", True)
         jax.clear_caches()
-    return jax_library(module)
+    return jax_library(module, extra)
 
 
 def double() -> Any:

@@ -329,7 +329,7 @@ class FromNumpyro(OfJax):
         held, util = self.task.model, jax_library("numpyro.infer.util")
 
         def log_density(data: Any, x: Any) -> Any:
-            return -util.potential_energy(_observing(held.model, data), held.args, held.kwargs, held.free(x))
+            return -util.potential_energy(_observing(held.model, data), held.args, held.kwargs, parts(x, held.sites))
 
         return log_density
 

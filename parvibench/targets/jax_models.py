@@ -106,11 +106,7 @@ class NumpyroModel:
 
     def log_density(self, x: Any) -> Any:
         """Of a flat point (D,), in nats."""
-        return -_util().potential_energy(self.model, self.args, self.kwargs, self.free(x))
-
-    def free(self, x: Any) -> dict[str, Any]:
-        """The unconstrained values of the sites, by name, of a flat point (D,)."""
-        return parts(x, self.sites)
+        return -_util().potential_energy(self.model, self.args, self.kwargs, parts(x, self.sites))
 
     def mapped(self, function: str, values: Any) -> dict[str, Any]:
         """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
@@ -128,8 +124,8 @@ class NumpyroTask(SiteTask):
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
-        points = torch.as_tensor(x).to(torch.float64).numpy()
-        return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
+        points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
+        return self.model.mapped("constrain_fn", parts(points, self.sites))
 
     def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         return self.model.mapped("unconstrain_fn", {name: value.numpy() for name, value in values.items()})

@@ -75,7 +75,7 @@ def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
     >>> with pm.Model() as schools: ...  # doctest: +SKIP
     >>> task = from_pymc(schools, name="schools")  # doctest: +SKIP
     """
-    double_jax()  # importing PyMC's JAX module switches the process to double precision, too
+    double_jax(extra="pymc")  # importing PyMC's JAX module switches the process to double precision, too
     jaxified = imported_library("pymc.sampling.jax", "pymc")
     called = name or getattr(model, "name", "").replace("_", "-") or "pymc-model"
     if not isinstance(model, imported_library("pymc", "pymc").Model):

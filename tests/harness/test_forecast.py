@@ -1,9 +1,13 @@
 """Forecasts count processor time and metrics, whatever else the machine does."""
 
+import itertools
 import time
+from pathlib import Path
 
 import pytest
+from command_line import Run
 
+from parvibench.harness import forecast
 from parvibench.harness.forecast import foresee, predict
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
@@ -52,6 +56,23 @@ def test_a_forecast_holds_steps_and_metrics(tmp_path) -> None:
     more = cell(SUITE.replace("[sliced_w2]", "[sliced_w2, w2, ess_bulk, rhat, mmd2, kl_knn]"))
     (costly,) = predict([more], store)
     assert costly > short
+
+
+def test_cells_without_time_to_be_measured_are_taken_as_their_methods_mean(
+    tmp_path: Path, call: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten of forty: ten of a method that takes 300 s a task and thirty of others, 30 s: 65 min, 33 by the first ten."""
+    methods = [f"{{name: ula, label: u{i}, settings: {{step_size: 0.1}}}}" for i in range(4)]
+    tasks = "banana, gmm40-2d, x-shaped, multimodal, funnel-10d, gaussian-100d, correlated-2d, gmm5-2d, gmm5-10d, banana-ksivi-code"
+    text = SUITE.replace("[banana]", f"[{tasks}]").replace("[ula]", f"[{', '.join(methods)}]")
+    (tmp_path / "mine.yaml").write_text(text)
+    clock = itertools.count(0, 2)
+    monkeypatch.setattr(forecast.time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(forecast, "_seconds", lambda cell, *_: 300.0 if cell.label == "u3" else 30.0)
+    answer = call("run", "--suite", "mine.yaml", "--dry-run", "--workers", "0")
+    assert answer.code == 0, answer.err
+    assert "40 to run, about 65 min on 1 worker" in answer.out
+    assert "measured on 9 of 40 cells, the others taken as the method's mean" in answer.out
 
 
 def test_steps_on_a_posterior_that_grows_are_foreseen_on_all_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:

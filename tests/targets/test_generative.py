@@ -40,7 +40,7 @@ def pyro_task(y: Any) -> Any:
 
 
 def numpyro_task(y: Any) -> Any:
-    numpyro = pytest.importorskip("numpyro")
+    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
 
     def model(y: Any) -> None:
         dist = numpyro.distributions
@@ -52,7 +52,7 @@ def numpyro_task(y: Any) -> Any:
 
 
 def pymc_task(y: Any) -> Any:
-    pm = pytest.importorskip("pymc")
+    pm = pytest.importorskip("pymc", reason="needs PyMC: pip install '.[pymc]'")
     with pm.Model() as model:
         mu, tau = pm.Normal("mu", 1.0, 5.0), pm.Exponential("tau", 0.5)
         pm.Normal("y", mu, (tau**2 + SDS**2) ** 0.5, observed=np.asarray(y))
@@ -76,7 +76,7 @@ def door(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Generative, An
     if request.param != "stan":
         make = DOORS[request.param]
         return generative(make([1.0, 2.0, 3.0])), make
-    pytest.importorskip("stanli")
+    pytest.importorskip("stanli", reason="needs stanli: pip install '.[stan]'")
     program, simulator = tmp_path / "schools.stan", tmp_path / "draws.stan"
     program.write_text(STAN)
     simulator.write_text(SIMULATOR)
@@ -121,7 +121,7 @@ def test_models_without_data_or_simulator_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="loss"):
         generative(pb.from_pyro(silent)).draw(1, range(2))
-    pytest.importorskip("stanli")
+    pytest.importorskip("stanli", reason="needs stanli: pip install '.[stan]'")
     (tmp_path / "a.stan").write_text(STAN)
     task = pb.from_stan(tmp_path / "a.stan", {"J": 3, "y": SDS, "s": SDS})
     with pytest.raises(InputError, match="--simulator"):

@@ -26,7 +26,10 @@ TWINS = (
 
 
 jax = pytest.importorskip("jax", reason="needs JAX: pip install '.[jax]'")
+numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
 import jax.numpy as jnp  # noqa: E402
+import numpyro.distributions as dist  # noqa: E402
+from numpyro.infer.util import potential_energy  # noqa: E402
 
 from parvibench.jax_programs.loading import double_jax  # noqa: E402
 
@@ -108,10 +111,6 @@ def test_what_is_no_density_in_jax_is_an_error() -> None:
 
 def test_a_numpyro_model_is_its_posterior() -> None:
     """Against NumPyro's potential to 1e-8, and against a density written with SciPy: sites, maps and Jacobians."""
-    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
-    import numpyro.distributions as dist
-    from numpyro.infer.util import potential_energy
-
     y = np.array([1.0, 2.5, 0.3])
 
     def model(y: Any) -> None:
@@ -143,8 +142,6 @@ def test_a_numpyro_model_is_its_posterior() -> None:
 
 def test_numpyro_simplices_and_correlations() -> None:
     """Fewer coordinates than numbers in a value; the density integrates to that of the prior's law by its moments."""
-    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
-    import numpyro.distributions as dist
 
     def model() -> None:
         numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
@@ -161,7 +158,6 @@ def test_numpyro_simplices_and_correlations() -> None:
 @pytest.mark.parametrize("algorithm", ["numpyro-nuts", "blackjax-nuts"])
 def test_samplers_in_single_precision_take_a_numpyro_model(tmp_path: Path, algorithm: str) -> None:
     """They compile in single precision around a density in double: neither changes the other's while it is compiled."""
-    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
     pytest.importorskip("blackjax", reason="needs BlackJAX: pip install '.[jax]'")
 
     def two() -> None:
@@ -175,9 +171,6 @@ def test_samplers_in_single_precision_take_a_numpyro_model(tmp_path: Path, algor
 
 
 def test_numpyro_models_that_have_no_density_here() -> None:
-    numpyro = pytest.importorskip("numpyro", reason="needs NumPyro: pip install '.[jax]'")
-    import numpyro.distributions as dist
-
     def discrete() -> None:
         numpyro.sample("k", dist.Poisson(3.0))
 

@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import http.server
-import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -43,14 +42,8 @@ def served(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setattr(posteriordb, "MANIFEST", tmp_path / "manifest.txt")
     for module in (fetch, posteriordb):
         monkeypatch.setattr(module, "cache_folder", lambda: tmp_path / "cache")
-    for variable in (
-        posteriordb.FOLDER_VARIABLE,
-        fetch.FOLDER_VARIABLE,
-        "http_proxy",
-        "HTTP_PROXY",
-        "all_proxy",
-        "ALL_PROXY",
-    ):
+    proxies = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+    for variable in (posteriordb.FOLDER_VARIABLE, fetch.FOLDER_VARIABLE, *proxies):
         monkeypatch.delenv(variable, raising=False)
     with http.server.HTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(copy))) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
@@ -111,26 +104,15 @@ def test_without_stanli_the_extra_is_named(copy: Path, call: Run, monkeypatch: p
     assert answer.code == 2
     assert "broken-broken, line-line are left out: stanli is not installed; install it in a checkout" in answer.err
     assert "pip install '.[stan]'" in answer.err
-    assert call("list", "posteriordb", "--json").json[1] == {
-        "name": NAME,
-        "status": "here",
-        "draws": "no",
-        "built-in": "",
-    }
+    row = call("list", "posteriordb", "--json").json[1]
+    assert row == {"name": NAME, "status": "here", "draws": "no", "built-in": ""}
 
 
-def test_chains_of_posteriordb_are_read_by_name(copy: Path) -> None:
-    entry = json.loads((copy / f"posteriors/{NAME}.json").read_text()) | {"reference_posterior_name": NAME}
-    (copy / f"posteriors/{NAME}.json").write_text(json.dumps(entry))
-    chains = [{"b[1]": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0]}, {"b[1]": [7.0, 8.0, 9.0], "a": [0.0, 1.0, 2.0]}]
+def test_damaged_chains_of_posteriordb_are_refused(copy: Path) -> None:
     path = copy / f"reference_posteriors/draws/draws/{NAME}.json"
-    path.write_text(json.dumps(chains))
-    task = object.__new__(posteriordb.PosteriordbTask)
-    object.__setattr__(task, "posterior", posteriordb.posterior(NAME))
-    draws = task.given_draws()
-    assert draws.names == ("b[1]", "a")
-    assert draws.values.tolist()[1] == [[7.0, 0.0], [8.0, 1.0], [9.0, 2.0]]
     path.write_text('[{"a": [1.0]}, {"b": [1.0]}]')
+    task = object.__new__(posteriordb.PosteriordbTask)
+    object.__setattr__(task, "posterior", posteriordb.posterior(NAME)._replace(draws=NAME))
     with pytest.raises(InputError, match="expected chains"):
         task.given_draws()
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,15 +76,10 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_posteriors_are_judged_by_their_draws_which_are_tested_once(copy: None, tmp_path: Path) -> None:
-    options = {
-        "particles": 100,
-        "replicates": 1,
-        "budget": {"scores_per_particle": 10},
-        "workers": 0,
-        "tracking": False,
-    }
-    said: list[str] = []
-    results = pb.run("posteriordb", algorithms=["nuts", "exact"], out=tmp_path / "store", warn=said.append, **options)
+    budget, said = {"scores_per_particle": 10}, list[str]()
+    options: Any = {"particles": 100, "replicates": 1, "budget": budget, "workers": 0, "tracking": False}
+    options |= {"out": tmp_path / "store", "warn": said.append}
+    results = pb.run("posteriordb", algorithms=["nuts", "exact"], **options)
     judged = set(list(COPY)[:6])
     assert {c.spec.task for c in results.cells} == judged
     for cell in results.cells:
@@ -102,14 +98,7 @@ def test_posteriors_are_judged_by_their_draws_which_are_tested_once(copy: None, 
         certificate = json.loads((tmp_path / f"parvibench-references/{name}.json").read_text())
         assert (certificate["grade"] in ("certified", "standard")) == (name != "nes2000-nes")
     said.clear()
-    pb.run(
-        "posteriordb",
-        tasks=["posteriordb:arK-arK"],
-        algorithms=["exact"],
-        out=tmp_path / "store",
-        warn=said.append,
-        **options,
-    )
+    pb.run("posteriordb", tasks=["posteriordb:arK-arK"], algorithms=["exact"], **options)
     assert said == []
 
 

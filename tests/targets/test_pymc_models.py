@@ -138,21 +138,11 @@ def test_what_has_no_density_is_named(write: Any, text: str) -> None:
 
 
 def test_a_model_in_a_file_runs_by_its_name_in_workers(call: Run, tmp_path: Path) -> None:
-    lines = ["import pymc as pm", "with pm.Model() as plain:", "    pm.HalfNormal('scale', 2.0)"]
-    (tmp_path / "models.py").write_text("\n".join(lines) + "\n")
-    options = (
-        "--task",
-        "models.py:plain",
-        "-a",
-        "hmc",
-        "--replicates",
-        "2",
-        "--budget",
-        "iterations=20",
-        "--workers",
-        "1",
+    (tmp_path / "models.py").write_text(
+        "import pymc as pm\nwith pm.Model() as plain:\n    pm.HalfNormal('scale', 2.0)\n"
     )
-    answer = call("run", *options, "--json")
+    options = ("--task", "models.py:plain", "-a", "hmc", "--replicates", "2", "--workers", "1", "--json")
+    answer = call("run", *options, "--budget", "iterations=20")
     assert answer.code == 0, answer.err
     (cell,) = answer.json["cells"]
     assert (cell["task"], cell["status"]) == ("plain", "ok")

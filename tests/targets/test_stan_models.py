@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import sys
 import threading
 from pathlib import Path
 
@@ -20,8 +19,6 @@ from parvibench.targets.stan_programs import LIBRARY_VARIABLE, Program, StanMode
 
 stanli = pytest.importorskip("stanli", reason="needs stanli: pip install '.[stan]'")
 pytest.importorskip("bridgestan", reason="needs bridgestan: pip install '.[stan]'")
-
-NORMAL = "parameters { real x; } model { x ~ std_normal(); }"
 
 
 def task_of(name: str):
@@ -287,15 +284,6 @@ def test_worker_processes_take_the_library_too(
     cells = answer.json["cells"]
     assert [(c["algorithm"], c["status"]) for c in cells] == [("ula", "ok"), ("stan-nuts", "unsupported")]
     assert "offers no stan, which stan-nuts needs" in cells[1]["reason"]
-
-
-@pytest.mark.parametrize("module", ["stanli", "bridgestan"])
-def test_without_the_extra_it_is_named(module: str, call: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    answer = call("show", "task", written(tmp_path, NORMAL).name)
-    assert answer.code != 0
-    assert answer.err.count("\n") == 1
-    assert f"{module} is not installed; install it in a checkout of ParVIBench: pip install '.[stan]'" in answer.err
 
 
 def test_the_built_in_task_of_a_posterior_is_named_and_agrees(
