@@ -131,8 +131,9 @@ class NumpyroTask(SiteTask):
         points = torch.as_tensor(x).to(torch.float64).numpy()
         return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
 
-    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.model.mapped("unconstrain_fn", {name: value.numpy() for name, value in values.items()})
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        given = {name: value.numpy() for name, value in values.items()}
+        return self._joined(self.model.mapped("unconstrain_fn", given))
 
 
 def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:
