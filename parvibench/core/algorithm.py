@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import InputError, SettingsError, ShapeError, validation_text
+from .errors import InputError, SettingsError, ShapeError, UnsupportedError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -255,6 +255,19 @@ class Algorithm(Method, Generic[S, T]):
         ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints as
         metrics of the fields' names; nothing else depends on them.
         """
+
+    def frozen(self, problem: Problem, settings: S, learnt: T, streams: Streams) -> T:
+        """Chains at the problem's initial points, with what the state ``learnt`` has adapted and no further adaptation.
+
+        Each ``step`` from there is a transition of the kernel alone: where one chain is at a draw from the target, it still is
+        after any number of steps, whatever the others do.
+
+        Raises:
+            UnsupportedError: a sampler that adapts, or another program's, does not offer this.
+        """
+        if self.exact == "adapted" or self.library:
+            raise UnsupportedError(f"{self.name} offers no transitions without its adaptation")
+        return self.init(problem, settings, streams, 1)
 
     def ended(self, problem: Problem, settings: S, state: T) -> bool:
         """Whether further steps gain nothing, as after a search: a run then ends, and leaves the rest of its budget."""

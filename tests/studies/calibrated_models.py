@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 import torch
 
 import parvibench as pb
+from parvibench.checks.questions.simulated_data import Plan, calibrate
 from parvibench.core.registry import load_algorithm
 from parvibench.targets.generative import Drawn, FromNumpyro, JaxPosteriors
 
@@ -71,7 +72,11 @@ def series(y: Any, lag: int = 1) -> None:
     sample("y", dist.MultivariateNormal(m * jnp.ones(20), cov if lag == 1 else jnp.abs(cov) ** lag), obs=y)
 
 
-ZERO = {f: np.zeros(n) for f, n in ((schools, 8), (counts, 20), (logistic, 20), (simplex, (2, 4)), (line, 8), (series, 20))}
+#: Data of any values: those of the runs are drawn.
+ZERO = {
+    f: np.full(n, 3.0)
+    for f, n in ((schools, 8), (counts, 20), (logistic, 20), (simplex, (2, 4)), (line, 8), (series, 20))
+}
 
 
 class Pair(FromNumpyro):
@@ -80,7 +85,9 @@ class Pair(FromNumpyro):
     own_simulator = True
 
     def __init__(self, model: Any, **wrong: Any) -> None:
-        self.__dict__.update(right=FromNumpyro(pb.from_numpyro(model, ZERO[model])), task=pb.from_numpyro(model, ZERO[model], **wrong))
+        self.__dict__.update(
+            right=FromNumpyro(pb.from_numpyro(model, ZERO[model])), task=pb.from_numpyro(model, ZERO[model], **wrong)
+        )
 
     def draw(self, seed: int, ids: Any) -> Drawn:
         drawn = self.right.draw(seed, ids)
@@ -95,9 +102,16 @@ class WrongMala(type(load_algorithm("mala"))):
 
     def step(self, problem: Any, settings: Any, state: Any, streams: Any) -> Any:
         eta = settings.step_size
-        there = type(state).at(state.x + eta * state.score + (2 * eta) ** 0.5 * streams.normal("noise", state.x.shape[1:]), problem)
+        there = type(state).at(
+            state.x + eta * state.score + (2 * eta) ** 0.5 * streams.normal("noise", state.x.shape[1:]), problem
+        )
         accept = streams.uniform("algorithm", state.x.shape[1:2]).log() < there.log_density - state.log_density
-        return type(state)(*(torch.where(accept.view(*accept.shape, *[1] * (new.dim() - 2)), new, old) for new, old in zip(there, state, strict=True)))
+        return type(state)(
+            *(
+                torch.where(accept.view(*accept.shape, *[1] * (new.dim() - 2)), new, old)
+                for new, old in zip(there, state, strict=True)
+            )
+        )
 
 
 #: Model, algorithm, settings, plan, and the parameter that has to be named.
@@ -124,12 +138,16 @@ WRONG: dict[str, tuple[Any, Any, dict[str, Any], dict[str, Any], str]] = {
 def main(kind: str, seeds: int) -> None:
     """Run and print."""
     for name, (model, algorithm, settings, plan, *words) in (RIGHT if kind == "right" else WRONG).items():
-        held = pb.from_numpyro(model, ZERO[model]) if callable(model) else model
+        held = FromNumpyro(pb.from_numpyro(model, ZERO[model])) if callable(model) else model
+        method = load_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
         for seed in range(1, seeds + 1):
             began, more = time.process_time(), {"sets": 100} if kind == "right" else {}
-            found = pb.calibrate(held, algorithm, settings=settings, seed=seed, **({"evaluations": 1000} | more | plan))
+            found = calibrate(held, method, settings, Plan(**({"evaluations": 1000, "seed": seed} | more | plan)))
             named = any(fault.name.startswith(words[0]) for fault in found.faults) if words else None
-            print(f"{name}, seed {seed}: right {found.right}, named {named}, {time.process_time() - began:.0f} s CPU\n  {found}", flush=True)
+            print(
+                f"{name}, seed {seed}: right {found.right}, named {named}, {time.process_time() - began:.0f} s CPU\n  {found}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
