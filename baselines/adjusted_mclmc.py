@@ -134,12 +134,6 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
             eps, length, torch.ones_like(spread.total), Averaging.at(eps), spread, 0, warmup,
         )  # fmt: skip
 
-    def frozen(self, problem: Problem, settings: Settings, learnt: State, streams: Streams) -> State:
-        """Trajectories with eps, L and scales that are known so far."""
-        left = _steps(learnt.length / learnt.eps, streams.uniform("init", ()))
-        start = self.init(problem, settings, streams, 0)
-        return start._replace(left=left, eps=learnt.eps, length=learnt.length, scale=learnt.scale, warmup=0)
-
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One step of every trajectory; where it is the last, accept or reject, and begin another."""
         eps, scale = state.eps.view(-1, 1, 1), state.scale.unsqueeze(1)

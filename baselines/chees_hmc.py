@@ -118,11 +118,6 @@ class ChEES(Algorithm[Settings, State]):
         flow = (x.clone(), torch.zeros_like(x), score.clone(), torch.zeros_like(density))
         return State(x, density, score, *flow, zero, zero, dual.log_step.exp(), zero, dual, length, zero, zero, steps)
 
-    def frozen(self, problem: Problem, settings: Settings, learnt: State, streams: Streams) -> State:
-        """Trajectories of the length that is known so far."""
-        start = self.init(problem, settings, streams, 0)
-        return start._replace(dual=learnt.dual, length=learnt.length, number=learnt.number, warmup_steps=0)
-
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """A block of leapfrog steps of every chain."""
         spent = streams.step + 1

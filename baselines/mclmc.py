@@ -131,11 +131,6 @@ class MCLMC(Algorithm[Settings, State]):
         warmup = warmup_steps(problem, horizon, SCORES[settings.integrator], given=settings.warmup_steps)
         return State(*point, eps * one, length * one, torch.ones_like(spread.total), tuning, 0, warmup)
 
-    def frozen(self, problem: Problem, settings: Settings, learnt: State, streams: Streams) -> State:
-        """Chains with eps, L and scales that are known so far."""
-        start = self.init(problem, settings, streams, 0)
-        return start._replace(eps=learnt.eps, length=learnt.length, scale=learnt.scale, warmup=0)
-
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, Info]:
         """One step of the integrator, then a little noise on the directions."""
         here = Point(*state[:4])

@@ -109,9 +109,8 @@ class NUTS(Algorithm[Settings, State]):
 
     def frozen(self, problem: Problem, settings: Settings, learnt: State, streams: Streams) -> State:
         """Chains with the lengths and masses that are known so far; a step is then a trajectory of every chain."""
-        x = problem.init()
-        trees = Trees.start(x, *problem.log_density_and_score(x), settings.max_tree_depth)
-        return State(x, trees, learnt.warmup, FROZEN)
+        start = self.init(problem, settings, streams, 0)
+        return start._replace(warmup=learnt.warmup, warmup_steps=FROZEN)
 
     def compiled_step(self) -> Callable[..., Any]:
         """Trees as a C++ program, on a GPU as a CUDA program."""

@@ -257,15 +257,11 @@ class Algorithm(Method, Generic[S, T]):
         """
 
     def frozen(self, problem: Problem, settings: S, learnt: T, streams: Streams) -> T:
-        """Chains at the problem's initial points, with what the state ``learnt`` has adapted and no further adaptation.
+        """Chains at the problem's initial points; each ``step`` is a transition of the kernel that ``learnt`` has adapted, alone.
 
-        Each ``step`` from there is a transition of the kernel alone: where one chain is at a draw from the target, it still is
-        after any number of steps, whatever the others do.
-
-        Raises:
-            UnsupportedError: a sampler that adapts, or another program's, does not offer this.
+        ``UnsupportedError`` from a sampler that adapts, or another program's, without a method of its own.
         """
-        if self.exact == "adapted" or self.library:
+        if self.exact == "adapted" or self.library or "warmup_steps" in self.settings_type.model_fields:
             raise UnsupportedError(f"{self.name} offers no transitions without its adaptation")
         return self.init(problem, settings, streams, 1)
 

@@ -10,11 +10,10 @@ Of the normal scores s = Phi^-1(u) of n data sets, three tests per function: mea
 distance of Kolmogorov and Smirnov of u (any shape). After each of ``LOOKS`` data sets p-values are multiplied by the numbers of tests and of looks: a
 false alarm in at most ``level`` of all runs. After ``FEWEST`` data sets a run ends where the smallest, times the number of tests, exceeds ``PLAIN``.
 
-Where chains fail, their kernel is tested apart from how long they run (Geweke 2004, J. Am. Stat. Assoc. 99:799-804; Gandy & Scott 2021,
-arXiv:2001.06465): with parameters from the prior and data given them, transitions that leave the posterior invariant, started at these
-parameters, leave the joint law of both unchanged, converged or not. So does a function of both; here the place of the parameters among the
-draws of a run on the same data, which knows nothing else of them, and its square about the middle: over further data sets, the mean change of each is 0.
-Where none is found, but the chains end at places among the draws whose mean is not 1/2, they disagree with the run, which has not converged.
+Where chains fail, their kernel is tested apart from the length of the run (Geweke 2004, J. Am. Stat. Assoc. 99:799-804; Gandy & Scott 2021,
+arXiv:2001.06465): transitions that leave the posterior invariant, started at the parameters that made the data, leave the joint law of both
+unchanged, converged or not. So does the place of the parameters among the draws of a run on these data, and its square about the middle: over further
+data sets the mean change of each is 0. Chains that do not end at places of mean 1/2, without such a change, disagree with the run: it has not converged.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ NAMING = 2
 #: Draws that a rank is taken among, at most and at least; states of a path that are looked at.
 MOST, LEAST, STATES = 99, 20, 800
 #: Data sets that a kernel is tested on, at least; the first of them; transitions where their cost depends on where chains are.
-FEWEST_MOVED, FIRST_MOVED, TRANSITIONS = 100, 1_000_000, 20
+FEWEST_MOVED, FIRST_MOVED, TRANSITIONS = 100, 1_000_000, 8
 #: Share of data sets without finite draws above which a sampler is wrong.
 LOST = 0.05
 Array = NDArray[np.float64]
@@ -71,39 +70,41 @@ class Plan:
     seed: int = 1
 
 
+@dataclass(kw_only=True)
+class Done:
+    """How much was done."""
+
+    lost: int = 0  #: data sets without finite draws
+    tried: int = 0  #: data sets, those included
+    evaluations: float = 0.0
+    seconds: float = 0.0
+
+
 @dataclass
-class Ranks:
+class Ranks(Done):
     """Ranks of the data sets so far, one a row."""
 
     names: list[str] = field(default_factory=list)  #: F functions
     u: list[list[float]] = field(default_factory=list)  #: (n, F) randomised ranks in (0, 1)
     z: list[list[float]] = field(default_factory=list)  #: (n, F) (truth - posterior mean) / posterior sd
     effective: list[float] = field(default_factory=list)  #: (n,) effective sizes of the slowest function
-    lost: int = 0  #: data sets without finite draws
-    tried: int = 0  #: data sets, those included
-    evaluations: float = 0.0
-    seconds: float = 0.0
 
 
 @dataclass
-class Moves:
+class Moves(Done):
     """Transitions from the truth of further data sets, one a row."""
 
     #: (n, 2 F) changes of the place of every function among the sampler's draws, and of its square about the middle
     changes: list[list[float]] = field(default_factory=list)
     ends: list[list[float]] = field(default_factory=list)  #: (n, F) places after the transitions, less 1/2
-    lost: int = 0  #: data sets without finite draws
-    tried: int = 0  #: data sets, those included
-    evaluations: float = 0.0
-    seconds: float = 0.0
     untested: str = ""  #: why there are none
 
     def p_values(self, rows: list[list[float]]) -> Array:
-        """Of the hypothesis that the means of a function's ``changes`` or ``ends`` are 0, of the whole family at two looks, (F,)."""
+        """Of the hypothesis that the means of a function's ``changes`` or ``ends`` are 0, of the whole family, (F,)."""
         values = np.array(rows)
         n, error = len(values), values.std(0, ddof=1)
         t = np.abs(values.mean(0)) * math.sqrt(n) / np.where(error > 0, error, np.inf)
-        p = 2 * values.shape[1] * 2 * stats.t.sf(t, n - 1)
+        p = values.shape[1] * 2 * stats.t.sf(t, n - 1)
         return np.minimum(1, p).reshape(-1, len(self.ends[0])).min(0)
 
 
@@ -141,35 +142,28 @@ class Calibrated:
 
     @property
     def kernel(self) -> tuple[str, dict[str, float]]:
-        """Whether chains of a sampler with faults leave the posterior, or only the run has not converged.
-
-        ``wrong``, ``not converged``, ``undecided``, ``not tested`` or, without faults, empty; functions with their p-values.
-        """
+        """``wrong``, ``not converged``, ``undecided``, ``not tested`` or, without faults, empty; functions with their p-values."""
         moves = self.moves
         if moves is None or moves.untested:
             return "not tested" if moves else "", {}
         for verdict, rows in (("wrong", moves.changes), ("not converged", moves.ends)):
-            p = zip(self.ranks.names, moves.p_values(rows).tolist(), strict=True) if len(rows) > 1 else ()
-            if clear := sorted((value, name) for name, value in p if value < self.plan.level):
-                return verdict, {name: value for value, name in clear}
+            p = dict(zip(self.ranks.names, moves.p_values(rows).tolist(), strict=True)) if len(rows) > 1 else {}
+            if clear := {name: p[name] for name in sorted(p, key=p.__getitem__) if p[name] < self.plan.level}:
+                return verdict, clear
         return "undecided", {}
 
-    def _of_kernel(self) -> str:
-        assert self.moves is not None
+    def _of_kernel(self, moves: Moves) -> str:
         verdict, clear = self.kernel
         named = f"{', '.join([*clear][:3])}{' ...' if len(clear) > 3 else ''}; p = {min(clear.values(), default=1):.1g}"
-        on = f"joint test on {self.moves.tried} further data sets"
-        if verdict == "wrong":
-            who = "sampler or model is wrong" if self.own_simulator else "the kernel itself is wrong"
-            return f"Chains that start at the true parameters leave the posterior ({named}; {on}): {who}, and more evaluations are no cure."
-        if verdict == "not converged":
-            return (
-                f"No fault of the kernel found ({on}), but chains that start at the true parameters end elsewhere than those of the run "
-                f"({named}): the run is too short, or starts badly."
-            )
-        if verdict == "not tested":
-            return f"Whether kernel or run is at fault is not tested: {self.moves.untested}"
-        return f"Whether kernel or run is at fault remains open ({on})."
+        on = f"joint test on {moves.tried} further data sets"
+        who = "sampler or model" if self.own_simulator else "the kernel itself"
+        return {
+            "wrong": f"Chains that start at the true parameters leave the posterior ({named}; {on}): {who} is wrong, and more evaluations are no cure.",
+            "not converged": f"No fault of the kernel found ({on}), but chains that start at the true parameters end elsewhere than those of the "
+            f"run ({named}): the run is too short, or starts badly.",
+            "not tested": f"Whether kernel or run is at fault is not tested: {moves.untested}",
+            "undecided": f"Whether kernel or run is at fault remains open ({on}).",
+        }[verdict]  # fmt: skip
 
     def __str__(self) -> str:
         r = self.ranks
@@ -179,8 +173,7 @@ class Calibrated:
         lines += [f"  {fault}" for fault in self.faults]
         if r.lost:
             lines.append(f"  {r.lost} of {r.tried} data sets ended without finite draws that move")
-        if self.moves is not None:
-            lines.append(self._of_kernel())
+        lines += [self._of_kernel(self.moves)] if self.moves else []
         if not self.own_simulator:
             lines.append("Prior and simulator are the model's own: this checks the sampler, not the model.")
         if r.effective and np.quantile(r.effective, 0.1) < 2 * LEAST:
@@ -280,18 +273,14 @@ def calibrate(
             or (ranks.tried >= FEWEST and plain and not faults)
         ):
             break
-    outcome = Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults)
-    if not faults or algorithm.kind != "chains":
-        return outcome
-    outcome = replace(outcome, moves=moves)
-    try:
-        for upto in (max(FEWEST_MOVED, ranks.tried), plan.sets):
+    tested = moves if faults and algorithm.kind == "chains" else None
+    if tested:
+        try:
+            upto = max(FEWEST_MOVED, ranks.tried)
             extend(moves, _extend_moves, upto, FIRST_MOVED, f"the kernel of {algorithm.name} on {model.name}")
-            if outcome.kernel[0] != "undecided":
-                break
-    except UnsupportedError as error:
-        moves.untested = str(error)
-    return outcome
+        except UnsupportedError as error:
+            moves.untested = str(error)
+    return Calibrated(model.name, algorithm.name, model.own_simulator, plan, ranks, faults, tested)
 
 
 def _stored(store: Path | None, key: dict[str, Any]) -> tuple[Ranks, Moves]:
@@ -350,8 +339,8 @@ def _extend_moves(
         first = algorithm.frozen(again, settings, state, again.streams)
         taken = itertools.islice(take_steps(algorithm.step, again, settings, first), number)
         there = _evenly([after.x for after, _ in taken][number // 2 :])
-    draws, moved = (functions_of(drawn, p.permute(1, 0, 2, 3).flatten(1, 2)) for p in (x, there))
-    own = functions_of(drawn, drawn.truth[:, None])
+    points = (x.permute(1, 0, 2, 3).flatten(1, 2), there.permute(1, 0, 2, 3).flatten(1, 2), drawn.truth[:, None])
+    draws, moved, own = (functions_of(drawn, p) for p in points)
     finite = torch.stack([v.isfinite().flatten(1).all(1) for v in (draws, moved, own)]).all(0)
     moves.lost += int((~finite).sum())
     ordered = draws.mT.contiguous().sort(-1).values  # (R, F, L)
