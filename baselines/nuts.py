@@ -45,8 +45,7 @@ WINDOWS = (0.1, 0.15, 0.25, 0.45, 0.8)
 LEAST_POSITIONS, SETTLING = 25, 10
 #: Rounds of a warm-up that has as many steps or more.
 ROUNDS = 64
-#: In place of the steps of warm-up: none, and every step is a trajectory of each chain, which ends where its tree does.
-FROZEN = -1
+FROZEN = -1  #: In place of the steps of warm-up: every step is a trajectory of each chain, to the end of its tree.
 
 
 class Settings(AlgorithmSettings):
@@ -130,7 +129,7 @@ class NUTS(Algorithm[Settings, State]):
             trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
             x = trees.x
         else:
-            randomness = _randomness(settings, streams, *shape[1:])
+            randomness = _randomness(settings, streams, *shape[1:], "algorithm", 0)
             depth, turns = settings.max_tree_depth, spent > steps
             trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
             if not turns:
@@ -158,9 +157,7 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
     return trees
 
 
-def _randomness(
-    settings: Settings, streams: Streams, width: int, dim: int, stream: str = "algorithm", index: int = 0
-) -> Randomness:
+def _randomness(settings: Settings, streams: Streams, width: int, dim: int, stream: str, index: int) -> Randomness:
     uniform = streams.uniform(stream, (3, settings.leapfrogs, width), index=index).permute(1, 2, 0, 3).flatten(2)
     gumbel = -(-uniform[0].clamp(min=torch.finfo(uniform.dtype).tiny).log()).log()
     direction = torch.where(uniform[2] < 0.5, -1.0, 1.0).to(uniform)

@@ -258,8 +258,9 @@ def calibrate(
             done.seconds += time.perf_counter() - began
             notify(text, done.tried, max(upto, plan.sets if done is ranks else 0))
             if store is not None:
-                record = {"key": key, "ranks": asdict(ranks), "moves": asdict(moves)}
-                write_atomically(store, json.dumps(record).encode())
+                write_atomically(
+                    store, json.dumps({"key": key, "ranks": asdict(ranks), "moves": asdict(moves)}).encode()
+                )
 
     for number, look in enumerate(looks):
         extend(ranks, _extend, look, 0, f"{algorithm.name} on {model.name}")
@@ -331,9 +332,8 @@ def _extend_moves(
 ) -> None:
     """Draw these data sets, sample their posteriors, go on from the truth with what was adapted, and add the changes."""
     x, state, problem, drawn = _sampled(model, algorithm, settings, plan, ids)
-    again = _problem(
-        drawn, algorithm, plan, ids, f"{model.name}: transitions", start=lambda _, n, __: drawn.truth[:, None].repeat(1, n, 1)
-    )  # fmt: skip
+    begin = lambda _, n, __: drawn.truth[:, None].repeat(1, n, 1)  # noqa: E731
+    again = _problem(drawn, algorithm, plan, ids, f"{model.name}: transitions", start=begin)
     number = TRANSITIONS if algorithm.host_bound is True else max(1, (problem.streams.step + 1) // 2)
     with torch.no_grad():
         first = algorithm.frozen(again, settings, state, again.streams)
@@ -345,8 +345,9 @@ def _extend_moves(
     moves.lost += int((~finite).sum())
     ordered = draws.mT.contiguous().sort(-1).values  # (R, F, L)
 
-    def places(values: Tensor) -> Tensor:
-        """Mean place among the draws and mean square about the middle, (R, 2 F), of values (R, n, F)."""
+    def places(
+        values: Tensor,
+    ) -> Tensor:  # (R, n, F) -> (R, 2 F): mean place among the draws, mean square about the middle
         at = values.mT.contiguous()
         place = (torch.searchsorted(ordered, at) + torch.searchsorted(ordered, at, right=True)) / (
             2 * ordered.shape[-1]
