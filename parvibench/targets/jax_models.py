@@ -132,8 +132,7 @@ class NumpyroTask(SiteTask):
         return self.model.mapped("constrain_fn", double_jax().vmap(self.model.free)(points))
 
     def _points(self, values: dict[str, Tensor]) -> Tensor:
-        given = {name: value.numpy() for name, value in values.items()}
-        return self._joined(self.model.mapped("unconstrain_fn", given))
+        return self._joined(self.model.mapped("unconstrain_fn", {name: v.numpy() for name, v in values.items()}))
 
 
 def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:

@@ -57,8 +57,7 @@ class PymcTask(SiteTask):
         return self.model.mapped(self.model.outward, list(parts(points, self.sites).values()))
 
     def _points(self, values: dict[str, Tensor]) -> Tensor:
-        given = [values[site.name].numpy() for site in self.sites]
-        return self._joined(self.model.mapped(self.model.inward, given))
+        return self._joined(self.model.mapped(self.model.inward, [values[site.name].numpy() for site in self.sites]))
 
 
 def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
