@@ -148,7 +148,7 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
         block, j = divmod(number, settings.leapfrogs)
         if not j:  # of a stream that is not drawn for many steps at once
             random = _randomness(settings, streams, *trees.x.shape[1:], "init", block)
-        one = Randomness(*(numbers[j : j + 1] for numbers in random[:3]), random.momentum)
+        one = Randomness(random.gumbel[j : j + 1], random.join[j : j + 1], random.direction[j : j + 1], random.momentum)
         growing, _ = grow(growing, evaluate, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
         trees = where(ended, trees, growing)
         ended = ended | (growing.numbers.fresh > 0)
