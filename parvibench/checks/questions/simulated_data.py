@@ -400,7 +400,7 @@ def draws_of(algorithm: Algorithm, settings: Any, problem: Problem, plan: Plan) 
     return _evenly(path[len(path) // 2 :]), state
 
 
-def _evenly(path: Sequence[Tensor]) -> Tensor:
+def _evenly(path: list[Tensor]) -> Tensor:
     """States of a path, at most ``STATES`` of all chains, (S, R, C, D)."""
     return torch.stack(path[:: max(1, -(-len(path) * path[0].shape[1] // STATES))]).double()
 
