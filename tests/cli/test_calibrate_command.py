@@ -1,4 +1,4 @@
-"""``parvibench calibrate`` writes what it found as text, JSON and a picture, and its exit code says whether the sampler is right."""
+"""``parvibench calibrate`` writes its outcome as text, JSON and a picture, and its exit code says whether the sampler is right."""
 
 from pathlib import Path
 
