@@ -129,7 +129,7 @@ class NUTS(Algorithm[Settings, State]):
             trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
             x = trees.x
         else:
-            randomness = _randomness(settings, streams, *shape[1:], "algorithm", 0)
+            randomness = _randomness(settings, streams, shape[1], shape[2], "algorithm", 0)
             depth, turns = settings.max_tree_depth, spent > steps
             trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
             if not turns:
@@ -147,7 +147,7 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
     for number in range(2**settings.max_tree_depth):
         block, j = divmod(number, settings.leapfrogs)
         if not j:  # of a stream that is not drawn for many steps at once
-            random = _randomness(settings, streams, *trees.x.shape[1:], "init", block)
+            random = _randomness(settings, streams, trees.x.shape[1], trees.x.shape[2], "init", block)
         one = Randomness(random.gumbel[j : j + 1], random.join[j : j + 1], random.direction[j : j + 1], random.momentum)
         growing, _ = grow(growing, evaluate, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
         trees = where(ended, trees, growing)
