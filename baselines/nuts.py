@@ -45,6 +45,7 @@ WINDOWS = (0.1, 0.15, 0.25, 0.45, 0.8)
 LEAST_POSITIONS, SETTLING = 25, 10
 #: Rounds of a warm-up that has as many steps or more.
 ROUNDS = 64
+FROZEN = -1  #: In place of the steps of warm-up: every step is a trajectory of each chain, to the end of its tree.
 
 
 class Settings(AlgorithmSettings):
@@ -105,6 +106,11 @@ class NUTS(Algorithm[Settings, State]):
         trees = Trees.start(x, density, score, settings.max_tree_depth)
         return State(x, trees, warmup, min(settings.warmup_steps, steps))
 
+    def frozen(self, problem: Problem, settings: Settings, learnt: State, streams: Streams) -> State:
+        """Chains with the lengths and masses that are known so far; a step is then a trajectory of every chain."""
+        start = self.init(problem, settings, streams, 0)
+        return start._replace(warmup=learnt.warmup, warmup_steps=FROZEN)
+
     def compiled_step(self) -> Callable[..., Any]:
         """Trees as a C++ program, on a GPU as a CUDA program."""
         return partial(self.step, grow=_nuts_compiled.grow)
@@ -119,20 +125,40 @@ class NUTS(Algorithm[Settings, State]):
             density, score = problem.log_density_and_score(y.view(shape))
             return density.reshape(-1), score.reshape(y.shape)
 
-        randomness = _randomness(settings, streams, *shape[1:])
-        depth, turns = settings.max_tree_depth, spent > steps
-        trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
-        if not turns:
-            trees, warmup = _learn(settings, warmup, trees, acceptance, spent, steps)
-        x = trees.waiting if turns else trees.x
+        if steps == FROZEN:
+            trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
+            x = trees.x
+        else:
+            randomness = _randomness(settings, streams, shape[1], shape[2], "algorithm", 0)
+            depth, turns = settings.max_tree_depth, spent > steps
+            trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
+            if not turns:
+                trees, warmup = _learn(settings, warmup, trees, acceptance, spent, steps)
+            x = trees.waiting if turns else trees.x
         x = x + 0 * state.x  # a chain that is not finite stays so, and the harness sees it
         numbers = trees.numbers
         info = TreeInfo(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
         return State(x, trees, warmup, steps), info
 
 
-def _randomness(settings: Settings, streams: Streams, width: int, dim: int) -> Randomness:
-    uniform = streams.uniform("algorithm", (3, settings.leapfrogs, width)).permute(1, 2, 0, 3).flatten(2)
+def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any, streams: Streams) -> Trees:
+    """Every chain's tree, grown from its first leaf to its last."""
+    growing, ended = trees, torch.zeros_like(trees.numbers.density, dtype=torch.bool)
+    for number in range(2**settings.max_tree_depth):
+        block, j = divmod(number, settings.leapfrogs)
+        if not j:  # of a stream that is not drawn for many steps at once
+            random = _randomness(settings, streams, trees.x.shape[1], trees.x.shape[2], "init", block)
+        one = Randomness(random.gumbel[j : j + 1], random.join[j : j + 1], random.direction[j : j + 1], random.momentum)
+        growing, _ = grow(growing, evaluate, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
+        trees = where(ended, trees, growing)
+        ended = ended | (growing.numbers.fresh > 0)
+        if ended.all():
+            break
+    return trees
+
+
+def _randomness(settings: Settings, streams: Streams, width: int, dim: int, stream: str, index: int) -> Randomness:
+    uniform = streams.uniform(stream, (3, settings.leapfrogs, width), index=index).permute(1, 2, 0, 3).flatten(2)
     gumbel = -(-uniform[0].clamp(min=torch.finfo(uniform.dtype).tiny).log()).log()
     direction = torch.where(uniform[2] < 0.5, -1.0, 1.0).to(uniform)
     return Randomness(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .errors import InputError, SettingsError, ShapeError, validation_text
+from .errors import InputError, SettingsError, ShapeError, UnsupportedError, validation_text
 from .streams import Streams
 from .task import Problem, Task
 
@@ -255,6 +255,15 @@ class Algorithm(Method, Generic[S, T]):
         ``divergences``, ``tree_depth``, ``refit_loss``, ...). The harness keeps their means between checkpoints as
         metrics of the fields' names; nothing else depends on them.
         """
+
+    def frozen(self, problem: Problem, settings: S, learnt: T, streams: Streams) -> T:
+        """Chains at the problem's initial points; each ``step`` is a transition of the kernel that ``learnt`` has adapted, alone.
+
+        ``UnsupportedError`` from a sampler that adapts, or another program's, without a method of its own.
+        """
+        if self.exact == "adapted" or self.library or "warmup_steps" in self.settings_type.model_fields:
+            raise UnsupportedError(f"{self.name} offers no transitions without its adaptation")
+        return self.init(problem, settings, streams, 1)
 
     def ended(self, problem: Problem, settings: S, state: T) -> bool:
         """Whether further steps gain nothing, as after a search: a run then ends, and leaves the rest of its budget."""

@@ -127,8 +127,8 @@ class NumpyroTask(SiteTask):
         points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
         return self.model.mapped("constrain_fn", parts(points, self.sites))
 
-    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.model.mapped("unconstrain_fn", {name: value.numpy() for name, value in values.items()})
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        return self._joined(self.model.mapped("unconstrain_fn", {name: v.numpy() for name, v in values.items()}))
 
 
 def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:

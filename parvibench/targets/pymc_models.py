@@ -56,8 +56,8 @@ class PymcTask(SiteTask):
         points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
         return self.model.mapped(self.model.outward, list(parts(points, self.sites).values()))
 
-    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.model.mapped(self.model.inward, [values[site.name].numpy() for site in self.sites])
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        return self._joined(self.model.mapped(self.model.inward, [values[site.name].numpy() for site in self.sites]))
 
 
 def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:

@@ -80,8 +80,8 @@ class PyroTask(SiteTask):
         free = parts(torch.as_tensor(x), self.sites)
         return {site.name: vmap(site.transform)(free[site.name]) for site in self.sites}
 
-    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {site.name: site.transform.inv(values[site.name]) for site in self.sites}
+    def _points(self, values: dict[str, Tensor]) -> Tensor:
+        return self._joined({site.name: site.transform.inv(values[site.name]) for site in self.sites})
 
 
 class PyroDensity:

@@ -1,6 +1,7 @@
 """Models with named latent sites: a point is the flat vector of all of them, each mapped to the whole of R^k."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,17 +79,16 @@ class SiteTask(FunctionTask):
                 raise ShapeError(f"{self.name}: {site.name} has shape {tuple(given[site.name].shape)}, not ({wanted})")
         return self._points(given)
 
+    @abstractmethod
     def _points(self, values: dict[str, Tensor]) -> Tensor:
         """Points (n, D) of values of the right shapes."""
-        free = self._free(values)
+
+    def _joined(self, free: Mapping[str, Tensor]) -> Tensor:
+        """Points (n, D) of unconstrained values of the sites, name -> (n, ...)."""
         for name, value in free.items():
             if not bool(value.isfinite().all()):
                 raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
         return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
-
-    def _free(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Unconstrained values of the sites, name -> (n, ...)."""
-        raise NotImplementedError
 
 
 def _double(values: Any) -> Tensor:

@@ -23,7 +23,9 @@ import parvibench as pb
 from parvibench.checks.questions import simulated_data as sbc
 from parvibench.core.algorithm import Algorithm
 from parvibench.core.errors import InputError
+from parvibench.core.registry import load_algorithm
 from parvibench.core.target import Target
+from parvibench.nn.masks import where
 from parvibench.targets.generative import Drawn, Generative
 
 ROWS, NOISE = 5, 0.8
@@ -173,6 +175,82 @@ def test_wrong_pairs_are_found_and_described() -> None:
         if "WRONG" not in said or words not in said:
             missed[name] = said
     assert len(missed) <= 3, missed
+
+
+@dataclass(frozen=True)
+class Funnel(Generative):
+    """v ~ N(0, 1.5^2), x_i ~ N(0, e^v), y_i ~ N(x_i, 1): trajectories are longer here than there. Runs start far away."""
+
+    name: ClassVar[str] = "funnel"
+    own_simulator: ClassVar[bool] = False
+    far: float = 0.0
+
+    def draw(self, seed: int, ids: Sequence[int]) -> Drawn:
+        noise = torch.randn(len(ids), 5, generator=torch.Generator().manual_seed(ids[0] + seed), dtype=torch.float64)
+        v = 1.5 * noise[:, :1]
+        x = (v / 2).exp() * noise[:, 1:3]
+        target = FunnelTarget((x + noise[:, 3:]).unsqueeze(1))
+        start = lambda t, n, g: torch.full((len(ids), n, 3), self.far, dtype=torch.float64)  # noqa: E731
+        return Drawn(torch.cat([v, x], 1), target, start, ("v", "x", "w"))
+
+
+class FunnelTarget(Target):
+    dim = 3
+
+    def __init__(self, y: Tensor) -> None:
+        self.y = y
+
+    def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
+        v, x = x[..., 0], x[..., 1:]
+        return -v.square() / 4.5 - v - x.square().sum(-1) * (-v).exp() / 2 - (self.y - x).square().sum(-1) / 2
+
+
+KERNELS: dict[str, dict[str, Any]] = {
+    "mala": {"step_size": 0.1}, "hmc": {"step_size": 0.05, "leapfrog_steps": 5}, "nuts": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_transitions_of_right_kernels_from_the_truth_change_nothing(name: str) -> None:
+    """Without convergence: after a warm-up of 40 evaluations from 2 in all coordinates, at a level of 1 in 1,000."""
+    algorithm, moves = load_algorithm(name), sbc.Moves()
+    settings = algorithm.make_settings(KERNELS[name])
+    sbc._extend_moves(moves, Funnel(far=2.0), algorithm, settings, sbc.Plan(evaluations=80), range(400))
+    assert (len(moves.changes), moves.lost) == (400, 0)
+    assert moves.p_values(moves.changes).min() > 0.001
+    assert np.abs(moves.changes).max() > 0.1
+
+
+class Unbalanced(type(load_algorithm("mala"))):  # type: ignore[misc]
+    """MALA without the ratio of its proposals."""
+
+    name = "unbalanced"
+    exact = False
+
+    def step(self, problem: Any, settings: Any, state: Any, streams: Any) -> Any:
+        noise = (2 * settings.step_size) ** 0.5 * streams.normal("noise", state.x.shape[1:])
+        there = type(state).at(state.x + settings.step_size * state.score + noise, problem)
+        accept = streams.uniform("algorithm", state.x.shape[1:2]).log() < there.log_density - state.log_density
+        return where(accept, there, state)
+
+
+@pytest.mark.parametrize(
+    ("model", "sampler", "settings", "verdict", "words"),
+    [
+        (Means(), "ula", {"step_size": 0.1}, "wrong", "sampler or model is wrong"),
+        (Funnel(), Unbalanced(), {"step_size": 0.1}, "wrong", "the kernel itself is wrong"),
+        (Funnel(far=5.0), "hmc", {"step_size": 1e-3}, "not converged", "the run is too short"),
+        (Funnel(far=5.0), "nuts", {"max_tree_depth": 5}, "not converged", "the run is too short"),
+        (Funnel(far=5.0), "meads", {}, "not tested", "meads offers no transitions without its adaptation"),
+    ],
+)
+def test_an_alarm_says_whether_the_kernel_or_the_run_is_at_fault(
+    model: Generative, sampler: Any, settings: dict[str, Any], verdict: str, words: str
+) -> None:
+    method = load_algorithm(sampler) if isinstance(sampler, str) else sampler
+    evaluations = 300 if verdict == "wrong" else 40
+    found = sbc.calibrate(model, method, settings, sbc.Plan(batch=250, evaluations=evaluations))
+    assert (found.right, found.document()["kernel"]["verdict"], words in str(found)) == (False, verdict, True), found
 
 
 def test_band_holds_uniform_ranks() -> None:
