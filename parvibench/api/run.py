@@ -186,8 +186,9 @@ def forecast(
     known: dict[str, list[float]] = {}  # of each method, and of all
     for (cell, row), one in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = one
-        for label in (cell.label, "") if one is not None else ():
-            known.setdefault(label, []).append(one)
+        if one is not None:
+            for label in (cell.label, ""):
+                known.setdefault(label, []).append(one)
     count = (os.cpu_count() or 1) if execution.workers is None else execution.workers
     processes = 1 if plan.device == "cuda" else max(1, count)
     seconds = sum(fmean(known.get(cell.label, known.get("", [0.0]))) for cell, _ in waiting) / processes
