@@ -183,7 +183,7 @@ def test_a_start_far_from_the_mass_is_measured_in_its_standard_deviations(place:
         name="far", dim=2, reference=lambda: reference, initial=start, target=lambda *_: None, coordinates=("a", "b")
     )
     board = pd.DataFrame({"task": ["far"] * 2, "anchor": [False, True], "floor_ratio": [30.0, 1.0]})
-    found = doubts._far(SimpleNamespace(board=board), task)  # type: ignore[arg-type]
+    found = doubts._far(SimpleNamespace(board=board), task, [])  # type: ignore[arg-type]
     assert len(found) == said
     assert not found or " 30 posterior standard deviations" in found[0] or " 29 " in found[0]
 

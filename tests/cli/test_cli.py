@@ -127,7 +127,7 @@ def test_the_run_document(call: Run, tmp_path: Path) -> None:
     answer = call("run", "--task", "banana", "--algorithm", "svgd", "--algorithm", "exact", *TINY, "--json")
     assert answer.code == 0
     document = answer.json
-    assert set(document) == {"run_id", "out", "report", "cells"}
+    assert set(document) == {"run_id", "out", "report", "cells", "without_reference"}
     assert Path(document["report"]).is_file()
     svgd, exact = document["cells"]
     assert set(svgd) == {

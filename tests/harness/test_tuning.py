@@ -274,8 +274,8 @@ def test_run_tunes_first_when_asked_and_its_cost_is_shown(path: Path, tmp_path: 
     assert all(cost >= 3 * (3 * 750 + 2 * 3000) * 0.9 for cost in costs.values())
     steps = step_sizes(results)
     assert steps is not None
-    assert "tuned against the reference" in steps.summary
-    assert f"{sum(costs.values()):,.0f} score evaluations" in steps.summary
+    assert "tuned against the reference" in steps[0]
+    assert f"{sum(costs.values()):,.0f} score evaluations" in steps[0]
 
 
 def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
