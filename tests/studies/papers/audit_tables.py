@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from parvibench.core import registry
 from parvibench.harness.suite.suite import Suite
@@ -42,8 +42,7 @@ def summary_table(found: Mapping[str, Sequence[Finding]]) -> Table:
     rows = []
     for name, part in {**found, **everything}.items():
         counts = (whole(count(part, *kinds)) for kinds in COUNTED.values())
-        first = Entry(name, link=name if name in found else "")
-        rows.append(Row((first, whole(len(part)), whole(count(part, *JUDGED)), *counts)))
+        rows.append(Row((Entry(name), whole(len(part)), whole(count(part, *JUDGED)), *counts)))
     return Table("verdicts by suite", columns, tuple(rows))
 
 
@@ -155,7 +154,7 @@ def _measured(found: Ours | str | None) -> Entry:
         return Entry("")
     shown = our_entry(found)
     lost = f"({found.n} of {found.n + found.lost} finite)"
-    return replace(shown, note=f"{shown.note.rpartition('(')[0]}{lost}") if found.lost else shown
+    return shown._replace(note=f"{shown.note.rpartition('(')[0]}{lost}") if found.lost else shown
 
 
 def departures(suite: Suite) -> list[str]:
