@@ -10,6 +10,7 @@ from few import every
 import parvibench as pb
 from parvibench.core import registry
 from parvibench.core.errors import BudgetExhausted, InputError, UnsupportedError
+from parvibench.core.result import Status
 from parvibench.core.task import Task
 from parvibench.reference.chain_runs import chains_of
 from parvibench.reference.gates import Effort
@@ -121,3 +122,10 @@ def test_what_has_no_fit_is_told() -> None:
     bandit = registry.load_task("bandit-wheel")
     with pytest.raises(UnsupportedError, match="scores on all data"):
         begin_at_fits(bandit, bandit.problem(1, 0), "laplace")
+
+
+def test_a_budget_that_a_fit_spends_is_said(tmp_path: Path) -> None:
+    run = {"budget": {"score_evaluations": 2}, "particles": 4, "replicates": 1, "start": "pathfinder", "workers": 0}
+    (cell,) = pb.run(tasks=["banana"], algorithms=["nuts"], out=tmp_path, **run).cells  # type: ignore[arg-type]
+    assert cell.status is Status.UNSUPPORTED
+    assert "the budget ends before the first step" in cell.reason

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 
-from parvibench.core.errors import DataMissingError, InputError, UnsupportedError, printable
+from parvibench.core.errors import BudgetExhausted, DataMissingError, InputError, UnsupportedError, printable
 from parvibench.core.result import Status
 from parvibench.harness.run.clock import one_thread
 
@@ -72,6 +72,9 @@ def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
     except (DataMissingError, UnsupportedError) as error:
         status = Status.SKIPPED if isinstance(error, DataMissingError) else Status.UNSUPPORTED
         return Outcome(None, status, printable(str(error)))
+    except BudgetExhausted as error:  # in the start: steps end with the budget
+        reason = f"the budget ends before the first step ({error}): give more, or another start"
+        return Outcome(None, Status.UNSUPPORTED, printable(reason))
     except InputError as error:
         return Outcome(None, Status.CRASHED, printable(str(error)), _trace())
     except BaseException as error:  # whatever a plug-in may raise, SystemExit included
