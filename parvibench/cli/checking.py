@@ -226,7 +226,9 @@ def _print_comparison(found: comparing.Comparison) -> None:
         words = (row["task"], row["label"], row["unit"], *numbers, shown, number(row["p_value"]), row["verdict"])
         table.add_row(*words)
     out_console.print(table)
-    summary = ", ".join(f"{n} {verdict}" for verdict, n in found.cells["verdict"].value_counts().items())
+    summary = ", ".join(
+        f"{n} {verdict or 'not tested'}" for verdict, n in found.cells["verdict"].value_counts().items()
+    )
     tested = found.cells[found.cells["n"] > 0]
     pairing = "paired by replicate" if tested["paired"].all() else "not all paired: seeds or particles differ"
     answer(f"{summary} ({pairing}; medians; 5%, Holm)")

@@ -341,10 +341,11 @@ def _is(kind: str, found: Any, module: str) -> bool:
     from .task import Task
 
     base = Method if kind == "sampler" else Task
+    simulates = kind == "model" and hasattr(found, "simulate")
     if isinstance(found, type):
-        return issubclass(found, base) and found.__module__ == module
+        return (simulates or issubclass(found, base)) and found.__module__ == module
     adapted = kind != "sampler" and type(found).__module__.partition(".")[0] in _ADAPTERS
-    return adapted or isinstance(found, base) or (kind == "model" and hasattr(found, "simulate"))
+    return adapted or simulates or isinstance(found, base)
 
 
 def _described(error: Exception, target: str) -> str:

@@ -107,6 +107,9 @@ def evaluate_against(
         raise ShapeError(f"the samples have {_columns(wide)}, the reference has {_columns(own)}{hint}")
     if draws.values.shape == given.values.shape and np.array_equal(draws.values, given.values):
         raise InputError("samples and reference are the same draws: give draws that are independent of the samples")
+    for what, of in (("samples have", draws), ("reference has", given)):
+        if math.prod(of.values.shape[:-1]) < 2:
+            raise InputError(f"the {what} one draw: at least two are needed")
     said = list(draws.read)
     if task is None:
         draws, given, constant = _varying(draws, given)

@@ -26,11 +26,13 @@ def doubts(results: Results) -> list[str]:
         try:
             task = registry.load_task(place)
             cells = [c for c in results.cells if c.task == task.name and c.status is Status.OK and c.kind != "anchor"]
+            rounded = next((flag for cell in cells for flag in cell.flags if "single precision" in flag), "")
+            found += [f"{task.name}: {rounded}"] if rounded else []
             log_z += [(task.name, task.facts.log_z, cells)] * task.has_constant
             if answer := results.without_reference.get(task.name):
                 found += _untested(answer, task.name)
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):
-                found += _far(results, task, cells)
+                found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
             continue
     return verdicts(log_z) + found
@@ -45,7 +47,7 @@ def _untested(answer: Answer, task: str) -> list[str]:
     return [*lines, KSD, answer.sentence(task), f"To settle it: {'; or '.join(answer.commands)}"]
 
 
-def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
+def _far(results: Results, task: Task) -> list[str]:
     """How far the start is from the mass, where no method came near it."""
     reference = task.reference()
     ratios = results.board.query("task == @task.name and not anchor")["floor_ratio"].dropna()
@@ -57,14 +59,8 @@ def _far(results: Results, task: Task, cells: list[CellRecord]) -> list[str]:
     names = getattr(task, "coordinates", ()) or [f"x{i + 1}" for i in range(task.dim)]
     if not FAR < far < float("inf"):
         return []
-    rounded = any("single precision" in flag for cell in cells for flag in cell.flags)
-    first = (
-        "Log densities there are rounded in single precision: use dtype: float64 in a suite file first. "
-        if rounded
-        else ""
-    )
     return [
         f"{task.name}: the start is {far:,.0f} posterior standard deviations from the mean in {names[int(worst)]}, and no method "
-        f"came within {UNMOVED:g} floors. {first}Start nearer (--start pathfinder, laplace or prior; "
+        f"came within {UNMOVED:g} floors. Start nearer (--start pathfinder, laplace or prior; "
         "in a suite start: pathfinder, in Python initial='pathfinder'), or standardise the coordinates"
     ]

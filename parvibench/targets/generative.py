@@ -6,6 +6,7 @@ NumPyro, Pyro and PyMC models bring prior and simulator: their observed sites ar
 from __future__ import annotations
 
 import json
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ import torch
 from torch import Generator, Tensor
 from torch.func import vmap
 
-from parvibench.core.errors import InputError, imported_library
+from parvibench.core.errors import InputError, ParVIBenchError, imported_library
 from parvibench.core.streams import derive_seed
 from parvibench.core.target import InJax, JointTarget, Target
+from parvibench.core.task import Task
 from parvibench.jax_programs.loading import double, jax_library
 
 from .densities import FunctionTarget
@@ -108,9 +110,13 @@ class Functions(Generative):
         truths, tasks, sets = [], [], []
         for i in ids:
             rng = np.random.default_rng([seed, i])
-            params = self.prior(rng)
-            sets.append(self.simulate(params, rng))
-            tasks.append(task := self.model(sets[-1]))
+            params = self._call("prior", rng)
+            sets.append(self._call("simulate", params, rng))
+            tasks.append(task := self._call("model", sets[-1]))
+            if not isinstance(task, Task):
+                raise InputError(
+                    f"{self.name}: model(data) returned {type(task).__name__}: expected a task, such as pb.task(...)"
+                )
             truths.append(self._point(task, params))
         first = tasks[0]
         if any(task.dim != first.dim for task in tasks):
@@ -124,11 +130,28 @@ class Functions(Generative):
         def quantities(x: Tensor) -> dict[str, Tensor]:
             if self.quantities is None:
                 return {}
-            rows = [self.quantities(points, data) for points, data in zip(x, sets, strict=True)]
-            return {name: torch.stack([torch.as_tensor(row[name]) for row in rows]) for name in rows[0]}
+            rows = [self._call("quantities", points, data) for points, data in zip(x, sets, strict=True)]
+            values = {name: torch.stack([torch.as_tensor(row[name]) for row in rows]) for name in rows[0]}
+            for name, value in values.items():
+                if value.shape != x.shape[:2]:
+                    raise InputError(
+                        f"{self.name}: quantities(x, data): {name} of {x.shape[1]} points has the shape {tuple(value.shape[1:])}, not ({x.shape[1]},)"
+                    )
+            return values
 
         names = tuple(getattr(first, "coordinates", ())) or tuple(f"x[{i}]" for i in range(first.dim))
         return Drawn(torch.stack(truths), target, start, names, quantities)
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        """What a function of the user returns; ``InputError`` with its place for any error in it."""
+        try:
+            return getattr(self, function)(*arguments)
+        except ParVIBenchError:
+            raise
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(line.filename).name}, line {line.lineno}"
+            raise InputError(f"{self.name}: {function} fails in {where}: {type(error).__name__}: {error}") from error
 
     def _point(self, task: Any, params: Any) -> Tensor:
         """Parameters as a point of the posterior, (D,) float64."""

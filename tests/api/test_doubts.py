@@ -162,7 +162,7 @@ def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.M
     assert "neither wrong weights" in ksd
     assert (
         trust
-        == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; a longer run may pass."
+        == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; none has an R-hat, add chains such as nuts."
     )
     assert settled.endswith("parvibench reference build without")
     answer = results.document()["without_reference"]["without"]
@@ -183,7 +183,7 @@ def test_a_start_far_from_the_mass_is_measured_in_its_standard_deviations(place:
         name="far", dim=2, reference=lambda: reference, initial=start, target=lambda *_: None, coordinates=("a", "b")
     )
     board = pd.DataFrame({"task": ["far"] * 2, "anchor": [False, True], "floor_ratio": [30.0, 1.0]})
-    found = doubts._far(SimpleNamespace(board=board), task, [])  # type: ignore[arg-type]
+    found = doubts._far(SimpleNamespace(board=board), task)  # type: ignore[arg-type]
     assert len(found) == said
     assert not found or " 30 posterior standard deviations" in found[0] or " 29 " in found[0]
 

@@ -18,6 +18,10 @@ class Line:
         return pb.task(lambda x: -x.square().sum() / 2 - (y + cls.offset - x * t).square().sum() / 2, dim=1, name="line")
 class Wrong(Line):
     offset = 3.0
+class Boom(Line):
+    def simulate(slope, rng): raise KeyError("boom")
+class Flat(Line):
+    def quantities(x, y): return {"q": 3.0}
 """
 SCHOOLS = """import numpy as np
 import numpyro
@@ -56,6 +60,9 @@ def test_a_wrong_model_ends_in_1_with_its_faults_and_the_kernels_in_one_document
     [
         ("line.py:torch -a hmc", "it has no prior, simulate, model"),
         ("line.py:Line -a hmc --sets 5", "--sets"),
+        ("line.py:Boom -a hmc", "Boom: simulate fails in line.py, line 15: KeyError: 'boom'"),
+        ("line.py:Flat -a hmc", "q of 1 points has the shape (), not (1,)"),
+        ("line.py:Nope -a hmc", "models there: Line, Wrong, Boom, Flat"),
         ("line.py:Line -a hmc --evaluations 1", "do not suffice for a step"),
     ],
 )

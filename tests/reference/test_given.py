@@ -79,6 +79,12 @@ def test_degenerate_columns(kind: str) -> None:
         assert document["chains"]["worth"] > 100
 
 
+def test_one_draw_is_too_few() -> None:
+    for samples, reference in ((np.ones((1, 2)), np.ones((4000, 2))), (np.ones((200, 2)), np.ones((1, 2)))):
+        with pytest.raises(InputError, match="one draw: at least two"):
+            pb.evaluate(samples, reference=reference)
+
+
 def test_nothing_varies() -> None:
     with pytest.raises(InputError, match="every column has one value"):
         pb.evaluate(np.ones((200, 2)), reference=np.ones((4000, 2)))

@@ -57,14 +57,14 @@ def without_reference(results: StoredRun, task: str, place: str = "") -> Answer 
         return None
     draws = {c.label: found for c in cells[:_MOST] if (found := draws_of(results, c)) is not None}
     compared = [cell for cell in cells if cell.label in draws]
-    if not compared:
-        return None
+    ran = [c for c in results.by_task[task] if c.kind != "anchor" and c.status in (Status.OK, Status.DIVERGED)]
+    lost = [c.label for c in ran if c.label not in draws and (c.status is Status.DIVERGED or c in cells[:_MOST])]
     agree = agreements(draws)
     passing = [cell.label for cell in compared if sound(results, cell)]
     chosen = trusted(compared, agree, passing)
     methods = [_method(c, draws[c.label], agree[c.label], known, passes=c.label in passing) for c in compared]
     commands = _settling(known, place or (registry.place_of(known) if known else "") or task, chosen)
-    return Answer(methods, "" if chosen is None else chosen.label, commands)
+    return Answer(methods, "" if chosen is None else chosen.label, commands, lost)
 
 
 def _method(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,15 +41,25 @@ class Answer:
     methods: Sequence[Method]
     trusted: str  #: its label; empty where none is
     commands: Sequence[str]  #: that settle which method is right
+    lost: Sequence[str] = ()  #: labels of methods that ended without finite samples
 
     def sentence(self, task: str) -> str:
         """The method to trust, and why, or that there is none."""
         start = f"{name(task)} has no reference. "
-        if self.trusted:
-            return (
-                f"{start}Trust {name(self.trusted)}: its R-hat, ESS and divergences pass, and another method agrees with its "
-                "means and standard deviations. Agreement cannot show a mode that all methods missed."
-            )
+        lost = f" Without finite samples: {named(self.lost, 6)}." if self.lost else ""
         passing = [method.label for method in self.methods if method.passes]
-        without = ", without agreement" if passing else "; a longer run may pass"
-        return f"{start}Trust none: R-hat, ESS and divergences pass for {named(passing, 6) or 'no method'}{without}."
+        if self.trusted:
+            (agrees,) = (method.agrees for method in self.methods if method.label == self.trusted)
+            fails = "" if set(agrees) & set(passing) else ", though its own diagnostics fail,"
+            return (
+                f"{start}Trust {name(self.trusted)}: its R-hat, ESS and divergences pass, and another method{fails} agrees with its "
+                f"means and standard deviations. Agreement cannot show a mode that all methods missed.{lost}"
+            )
+        if not self.methods:
+            return f"{start}Trust none: no method ended with finite samples."
+        undiagnosed = all(math.isnan(method.rhat) for method in self.methods)
+        longer = "; none has an R-hat, add chains such as nuts" if undiagnosed else "; a longer run may pass"
+        without = ", without agreement" if passing else longer
+        return (
+            f"{start}Trust none: R-hat, ESS and divergences pass for {named(passing, 6) or 'no method'}{without}.{lost}"
+        )
