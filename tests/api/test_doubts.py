@@ -150,6 +150,16 @@ def test_grades(failed: tuple[str, ...], ess: float, grade: str) -> None:
     assert grade_of(gates, {"ess_bulk": sizes, "ess_tail": sizes}) == grade  # type: ignore[typeddict-item]
 
 
+def test_the_command_names_the_file_of_a_suite_s_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "import parvibench as pb\nNAMED = pb.task(lambda x: -0.5 * (x**2).sum(-1), dim=2, name='named')\n"
+    )
+    Path("s.yaml").write_text("name: s\ntasks: [mine.py:NAMED]\nalgorithms: [ula]\nbudget: {iterations: 3}\n")
+    results = pb.run("s.yaml", allow_plugins=True, replicates=1, particles=60, out=tmp_path, tracking=False)
+    assert results.document()["without_reference"]["named"]["commands"] == ["parvibench reference build mine.py:NAMED"]
+
+
 def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     task = pb.task(normal, dim=2, name="without", exact=None)
@@ -164,9 +174,9 @@ def test_a_run_without_a_reference_says_so(tmp_path: Path, monkeypatch: pytest.M
         trust
         == "without has no reference. Trust none: R-hat, ESS and divergences pass for no method; none has an R-hat, add chains such as nuts."
     )
-    assert settled.endswith("parvibench reference build without")
+    assert settled.endswith("parvibench reference build FILE.py:OBJECT")
     answer = results.document()["without_reference"]["without"]
-    assert (answer["trusted"], answer["commands"]) == ("", ["parvibench reference build without"])
+    assert (answer["trusted"], answer["commands"]) == ("", ["parvibench reference build FILE.py:OBJECT"])
     assert f"KSD {number(answer['methods'][0]['ksd'])}; by chance" in method
     page = pb.report(results, tmp_path / "page").read_text()
     assert trust in page

@@ -11,6 +11,7 @@ is no scale: what is wrong with all the draws is wrong with a half of them.
 """
 
 import math
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -63,7 +64,11 @@ def without_reference(results: StoredRun, task: str, place: str = "") -> Answer 
     passing = [cell.label for cell in compared if sound(results, cell)]
     chosen = trusted(compared, agree, passing)
     methods = [_method(c, draws[c.label], agree[c.label], known, passes=c.label in passing) for c in compared]
-    commands = _settling(known, place or (registry.place_of(known) if known else "") or task, chosen)
+    if task in registry.tasks():
+        place = task
+    elif not registry.is_place(place):  # a suite file names its tasks by their own names
+        place = _from_here(registry.place_of(known) if known else "") or "FILE.py:OBJECT"
+    commands = _settling(known, place, chosen)
     return Answer(methods, "" if chosen is None else chosen.label, commands, lost)
 
 
@@ -91,6 +96,12 @@ def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
     found = row["judged"], (row["floor"] or {}).get("median"), row["p_value"]
     value, chance, p = (math.nan if v is None else float(v) for v in found)
     return value, chance, p
+
+
+def _from_here(place: str) -> str:
+    """A place whose file, where it has one, is named from the working directory."""
+    file, colon, rest = place.partition(":")
+    return f"{os.path.relpath(file)}{colon}{rest}" if os.path.isabs(file) else place
 
 
 def _settling(task: Task | None, place: str, chosen: CellRecord | None) -> list[str]:
