@@ -69,4 +69,4 @@ def by_status(cells: Iterable[CellRecord]) -> str:
 
 def caption(title: str, replicates: str) -> str:
     """Caption of a leaderboard in a paper."""
-    return f"{title[:1].upper()}{title[1:]}: median of {replicates} replicates with its 95% interval. Bold: among the best of the task, no other method is significantly better."
+    return f"Leaderboard, {title}: median of {replicates} replicates with its 95% interval. Bold: among the best of the task, no other method is significantly better."
