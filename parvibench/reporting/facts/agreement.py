@@ -15,6 +15,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -101,7 +102,7 @@ def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
 def _from_here(place: str) -> str:
     """A place whose file, where it has one, is named from the working directory."""
     file, colon, rest = place.partition(":")
-    return f"{os.path.relpath(file)}{colon}{rest}" if os.path.isabs(file) else place
+    return f"{os.path.relpath(file)}{colon}{rest}" if Path(file).is_absolute() else place
 
 
 def _settling(task: Task | None, place: str, chosen: CellRecord | None) -> list[str]:
