@@ -85,11 +85,11 @@ class State(NamedTuple):
 
 #: Step size and first iteration of p on toys.
 _TOY_RATES = {
-    "gmm5-2d": (paper(5e-7), code(6)),
-    "gmm5-2d-code": (code(1e-6), code(6)),
-    "gmm5-10d": (paper(5e-7), code(6)),
-    "gmm5-10d-code": (code(2.5e-7), code(6)),
-    "monomial-gamma": (paper(1.0), code(5001)),
+    "gmm5-2d": paper(p_step_size=5e-7) | code(p_start=6),
+    "gmm5-2d-code": code(p_step_size=1e-6, p_start=6),
+    "gmm5-10d": paper(p_step_size=5e-7) | code(p_start=6),
+    "gmm5-10d-code": code(p_step_size=2.5e-7, p_start=6),
+    "monomial-gamma": paper(p_step_size=1.0) | code(p_start=5001),
 }
 
 
@@ -104,22 +104,11 @@ class AdaGWG(Refitted[Settings, State]):
     )
     # As baseline of the SIFG paper.
     presets: ClassVar[Presets] = {
-        **{
-            task: {
-                **L2_TOYS[task], "p_rule": code("mixture-code"), "p_max": code(None), "p_step_size": rate,
-                "p_start": start,
-            }
-            for task, (rate, start) in _TOY_RATES.items()
-        },
-        "ica-meg-tempered": {  # 0.002, 0.004 and 0.008 were tried
-            **L2_ICA, "p_rule": code("ica-code"), "p_step_size": code(0.004), "p_clip": paper(0.1),
-            "p_max": paper(6.0),
-        },
-        **on_networks({
-            **L2_NETWORK, "p_rule": code("network-code"), "p_step_size": paper(1e-4), "p_clip": paper(0.2),
-            "p_max": code(4.0),
-        }),
-    }  # fmt: skip
+        **{t: L2_TOYS[t] | code(p_rule="mixture-code", p_max=None) | rates for t, rates in _TOY_RATES.items()},
+        # 0.002, 0.004 and 0.008 were tried
+        "ica-meg-tempered": L2_ICA | code(p_rule="ica-code", p_step_size=0.004) | paper(p_clip=0.1, p_max=6.0),
+        **on_networks(L2_NETWORK | code(p_rule="network-code", p_max=4.0) | paper(p_step_size=1e-4, p_clip=0.2)),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""

@@ -82,9 +82,9 @@ class Info(NamedTuple):
     sigma: Tensor  # (R,) noise level
 
 
-_TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
-_2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
-_KL = {"sigma_rule": code("kl-code")}
+_TOY = TOY | paper(step_size=0.01) | code(sigma_rule="dsm-code")
+_2D = _TOY | code(sigma_rule="dsm-inner-code")
+_KL = code(sigma_rule="kl-code")
 
 
 class AdaSIFG(Refitted[Settings, State]):
@@ -98,22 +98,15 @@ class AdaSIFG(Refitted[Settings, State]):
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_2D, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
-        "gmm5-2d-code": {
-            **_2D, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1),
-            "sigma_step_size": code(1e-9),
-        },
-        "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1), "sigma_step_size": paper(1e-9)},
-        "monomial-gamma": {
-            **_TOY, "iterations": code(20000), "sigma": paper(0.1), "sigma_step_size": paper(1e-10),
-        },
+        "gmm5-2d": _2D | paper(iterations=2000, sigma=0.12, sigma_step_size=1e-9),
+        "gmm5-2d-code": _2D | code(iterations=2300, step_size=0.005, sigma=0.1, sigma_step_size=1e-9),
+        "gmm5-10d": _TOY | code(iterations=2200) | paper(sigma=0.1, sigma_step_size=1e-9),
+        "monomial-gamma": _TOY | code(iterations=20000) | paper(sigma=0.1, sigma_step_size=1e-10),
         # 1e-6, 2e-6 and 4e-6 were tried
-        "ica-meg-tempered": {**ICA, **_KL, "sigma": paper(0.03), "sigma_step_size": code(1e-6)},
+        "ica-meg-tempered": ICA | _KL | paper(sigma=0.03) | code(sigma_step_size=1e-6),
         # 2e-5, 4e-5 and 1e-4 were tried, and sigma 0.1
-        **on_networks({
-            **NETWORK, **_KL, "noise": code("redrawn"), "sigma": code(0.01), "sigma_step_size": code(2e-5),
-        }),
-    }  # fmt: skip
+        **on_networks(NETWORK | _KL | code(noise="redrawn", sigma=0.01, sigma_step_size=2e-5)),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""

@@ -25,10 +25,7 @@ from parvibench.nn.masks import where
 
 from ._chains import Info, Points, acceptance, divergent
 
-_MEG = {
-    "step_size": paper(1.25e-7), "jitter": paper(0.0), "iterations": paper(100_000), "particles": paper(1),
-    "burn_in": paper(50_000), "thinning": paper(1), "samples": paper(50_000),
-}  # fmt: skip
+_MEG = paper(step_size=1.25e-7, jitter=0.0, iterations=100_000, particles=1, burn_in=50_000, thinning=1, samples=50_000)
 
 
 class Settings(SteppedSettings):
@@ -55,8 +52,8 @@ class HMC(Algorithm[Settings, Points]):
     )  # fmt: skip
     # SIFG's ground truth: eps = 5e-4, 40 steps in the text, 41 drifts in the code, which tempers the likelihood
     presets: ClassVar[Presets] = {
-        "ica-meg": _MEG | {"leapfrog_steps": paper(40)},
-        "ica-meg-tempered": _MEG | {"leapfrog_steps": code(41)},
+        "ica-meg": _MEG | paper(leapfrog_steps=40),
+        "ica-meg-tempered": _MEG | code(leapfrog_steps=41),
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> Points:

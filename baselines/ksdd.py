@@ -63,13 +63,10 @@ class KSDD(Algorithm[Settings, AdamState]):
     example = Example(scores=2, settings={"step_size": 0.05}, both_modes=False)
     # as MIED's authors and then KSIVI's ran it
     presets: ClassVar[Presets] = {
-        "student-t": {
-            "step_size": code(0.01), "bandwidth": code(2.0),
-            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
-        },
+        "student-t": code(step_size=0.01, bandwidth=2.0, iterations=2000, particles=1000, samples=1000),
         # KSDD's own example, there by L-BFGS
-        "ica-synthetic": {"step_size": ours(0.01), "bandwidth": code(0.2)},
-    }  # fmt: skip
+        "ica-synthetic": ours(step_size=0.01) | code(bandwidth=0.2),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points, or in the box."""

@@ -33,21 +33,19 @@ from parvibench.nn.refit import FunctionalFlowSettings, Particles, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
-_TOY = {**TOY, "probe": code("rademacher")}
-_BY_N = {"velocity_divisor": code(1000.0)}
+_TOY = TOY | code(probe="rademacher")
+_SLOW = _TOY | code(iterations=20000, warmup_inner_steps=100)
+_BY_N = code(velocity_divisor=1000.0)
 #: As baseline of the SIFG paper, which gives 0.1 for the mixtures and is silent on the division by n.
 L2_TOYS: Presets = {
-    "gmm5-2d": {**_TOY, "iterations": paper(2000), "step_size": paper(0.1)},
-    "gmm5-2d-code": {**_TOY, **_BY_N, "iterations": code(2300), "step_size": code(0.5)},
-    "gmm5-10d": {**_TOY, "iterations": code(2000), "step_size": paper(0.1)},
-    "gmm5-10d-code": {**_TOY, **_BY_N, "iterations": code(2000), "step_size": code(0.1)},
-    "monomial-gamma": {
-        **_TOY, "iterations": code(20000), "step_size": paper(1e-3), "particle_rule": paper("adam"),
-        "warmup_inner_steps": code(100),
-    },
-}  # fmt: skip
-L2_ICA = {**ICA, "probe": code("gaussian")}
-L2_NETWORK = {**NETWORK, "probe": code("rademacher")}
+    "gmm5-2d": _TOY | paper(iterations=2000, step_size=0.1),
+    "gmm5-2d-code": _TOY | _BY_N | code(iterations=2300, step_size=0.5),
+    "gmm5-10d": _TOY | code(iterations=2000) | paper(step_size=0.1),
+    "gmm5-10d-code": _TOY | _BY_N | code(iterations=2000, step_size=0.1),
+    "monomial-gamma": _SLOW | paper(step_size=1e-3, particle_rule="adam"),
+}
+L2_ICA = ICA | code(probe="gaussian")
+L2_NETWORK = NETWORK | code(probe="rademacher")
 
 
 class L2GF(Refitted[FunctionalFlowSettings, Particles]):

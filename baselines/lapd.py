@@ -44,7 +44,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
     needs = frozenset({"full-batch", "score"})
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     presets: ClassVar[Presets] = {  # Section 4.2; the paper runs nothing
-        f"lapd-mixture-{dim}": {"prior_precision": paper(1.0)} for dim in (2, 8, 32, 128, 512, 2048)
+        f"lapd-mixture-{dim}": paper(prior_precision=1.0) for dim in (2, 8, 32, 128, 512, 2048)
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:

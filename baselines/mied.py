@@ -52,11 +52,8 @@ class MIED(Algorithm[Settings, AdamState]):
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     example = Example(settings={"step_size": 0.05}, steps=150)
     presets: ClassVar[Presets] = {  # as KSIVI's Table 3 ran it
-        "student-t": {
-            "step_size": code(0.01), "mollifier": code("riesz"),
-            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
-        },
-    }  # fmt: skip
+        "student-t": code(step_size=0.01, mollifier="riesz", iterations=2000, particles=1000, samples=1000)
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""

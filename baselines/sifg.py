@@ -35,7 +35,7 @@ from parvibench.nn.refit import Particles, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
-_TOY = {**TOY, "step_size": paper(0.01)}
+_TOY = TOY | paper(step_size=0.01)
 
 
 class SIFG(Refitted[PerturbedFlowSettings, Particles]):
@@ -49,12 +49,12 @@ class SIFG(Refitted[PerturbedFlowSettings, Particles]):
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_TOY, "iterations": paper(2000), "sigma": paper(0.12)},
-        "gmm5-2d-code": {**_TOY, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1)},
-        "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1)},
-        "monomial-gamma": {**_TOY, "iterations": code(20000), "sigma": paper(0.1)},
-        "ica-meg-tempered": {**ICA, "sigma": paper(0.03)},
-        **on_networks({**NETWORK, "noise": code("redrawn"), "sigma": code(0.01)}),  # sigma 0.1 was tried too
+        "gmm5-2d": _TOY | paper(iterations=2000, sigma=0.12),
+        "gmm5-2d-code": _TOY | code(iterations=2300, step_size=0.005, sigma=0.1),
+        "gmm5-10d": _TOY | code(iterations=2200) | paper(sigma=0.1),
+        "monomial-gamma": _TOY | code(iterations=20000) | paper(sigma=0.1),
+        "ica-meg-tempered": ICA | paper(sigma=0.03),
+        **on_networks(NETWORK | code(noise="redrawn", sigma=0.01)),  # sigma 0.1 was tried too
     }
 
     def init(self, problem: Problem, settings: PerturbedFlowSettings, streams: Streams, horizon: int) -> Particles:

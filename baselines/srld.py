@@ -80,37 +80,30 @@ class Info(NamedTuple):
 
 def _presets() -> dict[str, dict[str, Sourced]]:
     """Runs of the paper; the code ships the step sizes of its toys, of energy and of the bandits only."""
-    chain = {"particles": paper(1), "alpha": paper(10.0)}
-    toy = chain | {"memory": code(100)}
-    plain = chain | {"step_size": ours(0.01), "memory": paper(10)}
+    chain = paper(particles=1, alpha=10.0)
+    toy = chain | code(memory=100)
+    plain = chain | ours(step_size=0.01) | paper(memory=10)
     # 500 samples, 100 steps apart, of which 400 are burn-in; alpha is lr2 / lr1 of the script for energy
-    network = chain | {
-        "alpha": code(1.0), "memory": paper(10), "spacing": paper(100), "iterations": code(50_000),
-        "burn_in": code(40_000), "thinning": code(100), "samples": code(100),
-    }  # fmt: skip
+    network = (
+        chain
+        | code(alpha=1.0, iterations=50_000, burn_in=40_000, thinning=100, samples=100)
+        | paper(memory=10, spacing=100)
+    )
     # eps = 1e-7 in the code; actions are chosen with the last 20 states
-    bandit = chain | {
-        "step_size": code(5e-8), "alpha": code(1.0), "memory": paper(20), "spacing": code(100),
-        "thinning": code(100), "samples": code(20),
-    }  # fmt: skip
+    bandit = chain | code(step_size=5e-8, alpha=1.0, spacing=100, thinning=100, samples=20) | paper(memory=20)
     # training rows: the code's rates are per row
     rows = {"boston": 455, "concrete": 927, "naval": 10740, "wine-red": 1439, "wine-white": 4408, "yacht": 276}
     return {
-        "correlated-2d": toy | {
-            "step_size": code(0.01), "spacing": code(1), "iterations": code(2000), "burn_in": code(100),
-            "thinning": code(1), "samples": code(1900),
-        },
-        "gmm2-2d": toy | {
-            "step_size": code(1e-3), "spacing": code(100), "iterations": code(100_000),
-            "burn_in": code(10_000), "thinning": code(100), "samples": code(900),
-        },
-        "gmm2-20d": plain | {"spacing": ours(100)},
-        "gaussian-100d": plain | {"spacing": ours(100), "thinning": paper(10)},
-        "bnn-energy-srld": network | {"step_size": code(0.01 / 691)},
-        **{f"bnn-{name}-srld": network | {"step_size": ours(0.01 / n)} for name, n in rows.items()},
+        "correlated-2d": toy | code(step_size=0.01, spacing=1, iterations=2000, burn_in=100, thinning=1, samples=1900),
+        "gmm2-2d": toy
+        | code(step_size=1e-3, spacing=100, iterations=100_000, burn_in=10_000, thinning=100, samples=900),
+        "gmm2-20d": plain | ours(spacing=100),
+        "gaussian-100d": plain | ours(spacing=100) | paper(thinning=10),
+        "bnn-energy-srld": network | code(step_size=0.01 / 691),
+        **{f"bnn-{name}-srld": network | ours(step_size=0.01 / n) for name, n in rows.items()},
         "bandit-mushroom": bandit,
         "bandit-wheel": bandit,
-    }  # fmt: skip
+    }
 
 
 class SRLD(Algorithm[Settings, State]):

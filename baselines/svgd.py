@@ -61,7 +61,7 @@ class Settings(FlowSettings):
     )
 
 
-_PLAIN = {"rule": code("plain"), "bandwidth": paper("median")}
+_PLAIN = code(rule="plain") | paper(bandwidth="median")
 
 
 class SVGD(ParticleFlow[Settings]):
@@ -73,11 +73,11 @@ class SVGD(ParticleFlow[Settings]):
     example = Example(settings={"step_size": 0.5})
     presets: ClassVar[Presets] = {
         # as baseline of the SIFG paper; on gmm5-2d its script starts from another run's last samples
-        "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), **_PLAIN, "step_size": code(0.1)},
+        "gmm5-2d": TOY_POINTS | code(iterations=2300) | _PLAIN | code(step_size=0.1),
         # the text says median heuristic, the code fixes h; 0.01, 0.03 and 0.1 were tried
-        "ica-meg-tempered": {**POINTS, **_PLAIN, "step_size": code(0.03), "bandwidth": code(0.2)},
-        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 as a comment
-        "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
+        "ica-meg-tempered": POINTS | _PLAIN | code(step_size=0.03, bandwidth=0.2),
+        **on_networks(POINTS | _PLAIN | code(step_size=5e-4)),  # 1e-4 as a comment
+        "bnn-liu-wang": code(step_size=1e-3, rule="adagrad"),
     }
 
     def velocity(self, settings: Settings, x: Tensor, score: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:

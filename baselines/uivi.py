@@ -48,11 +48,12 @@ class Settings(SemiImplicitSettings):
 
 
 #: The code's rates are of mu 0.01 and of sigma 0.002.
-_TOY = {
-    "iterations": code(50_000), "batch": code(1), "latent_dim": code(3), "hidden": code(50), "step_size": code(0.01),
-    "log_var_rate": code(0.2), "log_var_init": code(-1.386), "decay": code(0.9), "decay_every": code(3000),
-    "beta2": ours(0.9), "warmup": code(5), "kept": code(5), "leapfrog_steps": code(5), "leapfrog_step": code(0.2),
-}  # fmt: skip
+_TOY = (
+    code(iterations=50_000, batch=1, latent_dim=3, hidden=50, log_var_init=-1.386)
+    | code(step_size=0.01, log_var_rate=0.2, decay=0.9, decay_every=3000)
+    | code(warmup=5, kept=5, leapfrog_steps=5, leapfrog_step=0.2)
+    | ours(beta2=0.9)
+)
 
 
 class State(NamedTuple):

@@ -48,15 +48,16 @@ class Sourced(NamedTuple):
 PROTOCOL_KEYS = ("iterations", "particles", "samples", "burn_in", "thinning")
 
 #: Preset name (the exact name of its task, with a suffix where one task has several) -> setting or protocol key -> value.
-Presets = Mapping[str, Mapping[str, Sourced]]
+Presets = Mapping[str, dict[str, Sourced]]
 
 
-#: A value that the paper states.
-paper = partial(Sourced, source="paper")
-#: A value of the authors' code, where the paper is silent or says otherwise.
-code = partial(Sourced, source="code")
-#: A value neither gives.
-ours = partial(Sourced, source="ours")
+def _sourced(source: Source, /, **values: Any) -> dict[str, Sourced]:
+    """Values of a preset, all of one source."""
+    return {key: Sourced(value, source) for key, value in values.items()}
+
+
+#: Values that the paper states; of the authors' code, where the paper is silent or says otherwise; that neither gives.
+paper, code, ours = (partial(_sourced, source) for source in get_args(Source))
 
 
 @dataclass(frozen=True)
