@@ -20,7 +20,7 @@ guide's usual location and scale, started at one draw of the task's initial dist
 task of this suite: no presets.
 """
 
-import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from parvibench.core.algorithm import Example
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
 from parvibench.nn.mlp import MLP
-from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
+from parvibench.nn.variational import AffineFlow, VariationalSettings, VariationalState, narrow
 
 
 class Settings(VariationalSettings):
@@ -45,7 +45,16 @@ class Settings(VariationalSettings):
     )
 
 
-class IAF(Variational[Settings]):
+class Flow(NamedTuple):
+    """One flow at work."""
+
+    y: Tensor  # what went in, (R, n, D)
+    a: Tensor  # log scale, (R, n, D)
+    values: list[Tensor]  # of the network's layers
+    network: Tensor  # its parameters, (R, P)
+
+
+class IAF(AffineFlow[Settings]):
     """Variational inference with inverse autoregressive flows."""
 
     name = "iaf"
@@ -61,43 +70,33 @@ class IAF(Variational[Settings]):
         net, mask = masked_network(problem.dim, settings.hidden, problem.device, problem.dtype)
         uniform = streams.uniform("init", (settings.flows, net.n_parameters))
         flows = [net.initialise(u) * mask for u in uniform.unbind(1)]
-        m = problem.init()[:, 0]
-        return begin(torch.cat((*flows, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
+        return narrow(problem, settings, horizon, *flows)
 
-    def push(self, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Through all flows."""
-        return flow_through(settings, parameters, noise)[0]
+    def layers(self, settings: Settings, flat: Tensor, noise: Tensor) -> tuple[Tensor, Sequence[Flow]]:
+        """y_T (R, n, D) and the flows in order."""
+        net, _ = masked_network(noise.shape[2], settings.hidden, noise.device, noise.dtype)
+        y = noise
+        flows: list[Flow] = []
+        for network in flat.chunk(settings.flows, 1):
+            if flows:
+                y = y.flip(2)
+            values = net.forward(network, y)
+            b, a = values[-1].chunk(2, 2)
+            a = a.clamp(-5, 3)
+            flows.append(Flow(y, a, values, network))
+            y = a.exp() * y + b
+        return y, flows
 
-    def stretched(self, settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples, and the sum of all log scales."""
-        x, _, parts = flow_through(settings, parameters, noise)
-        scales = [part.a.sum(-1) for part in parts]
-        return x, sum(scales, parameters[:, -noise.shape[2] :].sum(-1, keepdim=True))
-
-    def gradient(self, problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Gradient of the negative bound, (R, T P + 2 D), from noise (R, n, D)."""
-        n, dim = noise.shape[1:]
-        net, mask = masked_network(dim, settings.hidden, noise.device, noise.dtype)
-        x, y, flows = flow_through(settings, parameters, noise)
-        grad = problem.score(x) / -n
-        sd = parameters[:, None, -dim:].exp()
-        grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
-        grad = grad * sd
-        for flow in reversed(flows):
+    def back(self, settings: Settings, layers: Sequence[Flow], grad: Tensor) -> list[Tensor]:
+        """Gradients in the flows' networks, the last one first."""
+        net, mask = masked_network(grad.shape[2], settings.hidden, grad.device, grad.dtype)
+        grads = []
+        for flow in reversed(layers):
             scaled = grad * flow.a.exp()
-            out = torch.cat((grad, scaled * flow.y - 1 / n), 2)
-            grads.insert(0, net.backward(flow.network, flow.values, out).mul_(mask))
+            out = torch.cat((grad, scaled * flow.y - 1 / grad.shape[1]), 2)
+            grads.append(net.backward(flow.network, flow.values, out).mul_(mask))
             grad = (scaled + net.backward_input(flow.network, flow.values, out)).flip(2)
-        return torch.cat(grads, 1)
-
-
-class Flow(NamedTuple):
-    """One flow at work."""
-
-    y: Tensor  # what went in, (R, n, D)
-    a: Tensor  # log scale, (R, n, D)
-    values: list[Tensor]  # of the network's layers
-    network: Tensor  # its parameters, (R, P)
+        return grads
 
 
 @lru_cache(maxsize=32)
@@ -109,21 +108,3 @@ def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dty
         masks, _ = create_mask(dim, 0, [width], order, 2)
         parts = [part for mask in masks for part in (mask.T.flatten(), torch.ones(len(mask)))]
         return MLP((dim, width, 2 * dim), "relu"), torch.cat(parts).to(device, dtype)
-
-
-def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
-    """x (R, n, D), y_T (R, n, D) and the flows in order, from noise y_0 (R, n, D) and parameters (R, T P + 2 D)."""
-    dim = noise.shape[2]
-    net, _ = masked_network(dim, settings.hidden, noise.device, noise.dtype)
-    y = noise
-    flows: list[Flow] = []
-    for network in parameters[:, : -2 * dim].chunk(settings.flows, 1):
-        if flows:
-            y = y.flip(2)
-        values = net.forward(network, y)
-        b, a = values[-1].chunk(2, 2)
-        a = a.clamp(-5, 3)
-        flows.append(Flow(y, a, values, network))
-        y = a.exp() * y + b
-    m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
-    return m + log_sd.exp() * y, y, flows
