@@ -55,12 +55,8 @@ class Settings(FunctionalFlowSettings):
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
     p_max: float | None = Field(6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks, none on toys")
-    p_clip: float | None = Field(
-        None, gt=0, description="bound of the slope in p; code: none on toys, 0.1 on ICA, 0.2 on networks"
-    )
-    p_start: int = Field(
-        0, ge=0, description="first iteration that moves p; code 6 on mixtures, 5001 on Monomial Gamma"
-    )
+    p_clip: float | None = Field(None, gt=0, description="bound of p's slope; code: 0.1 ICA, 0.2 networks, no toys")
+    p_start: int = Field(0, ge=0, description="first iteration that moves p; code: 6 mixtures, 5001 Monomial Gamma")
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Settings:

@@ -42,9 +42,7 @@ from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 class Settings(PerturbedFlowSettings):
     """Settings of Ada-SIFG."""
 
-    sigma_step_size: float = Field(
-        1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9 belongs to the rule dsm-code)"
-    )
+    sigma_step_size: float = Field(1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9: of the rule dsm-code)")
     sigma_min: float = Field(1e-3, gt=0, description="lower bound of sigma, in x; paper")
     sigma_max: float = Field(1.0, gt=0, description="upper bound of sigma, in x; paper")
     sigma_rule: Literal["kl", "kl-code", "dsm-code", "dsm-inner-code"] = Field(

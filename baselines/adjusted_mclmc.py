@@ -55,12 +55,8 @@ class Settings(AlgorithmSettings):
     integrator: Integrator = Field("leapfrog", description="of the isokinetic dynamics; ours (both are in the paper)")
     length_factor: float = Field(1.3, gt=0, description="L in units of the posterior's size; the program's")
     precondition: bool = Field(True, description="scale coordinates by their standard deviations; the program's")
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
-    first_length: float | None = Field(
-        None, gt=0, description="eps before any tuning, in x; None: sqrt(D) / 5, the program's"
-    )
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
+    first_length: float | None = Field(None, gt=0, description="first eps, in x; None: sqrt(D) / 5, the program's")
 
 
 class Averaging(NamedTuple):

@@ -33,9 +33,7 @@ class Settings(SteppedSettings):
 
     step_size: float = Field(0.01, gt=0, description="eta = eps^2 / 2 of one leapfrog step, in x^2; ours")
     leapfrog_steps: int = Field(10, ge=1, description="L, drifts (and evaluations) per trajectory; ours")
-    jitter: float = Field(
-        0.0, ge=0, lt=1, description="relative half-width of the uniform law of eps; 0: none (Neal 3.2)"
-    )
+    jitter: float = Field(0.0, ge=0, lt=1, description="relative half-width of the uniform law of eps; Neal (3.2)")
 
 
 class HMC(Algorithm[Settings, Points]):

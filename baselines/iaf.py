@@ -40,9 +40,7 @@ class Settings(VariationalSettings):
     """Settings of inverse autoregressive flows."""
 
     flows: int = Field(2, ge=1, description="T, autoregressive flows; ours")
-    hidden: int = Field(
-        32, ge=1, description="units in the hidden layer of each flow's network, at least D are used; ours"
-    )
+    hidden: int = Field(32, ge=1, description="hidden units of each flow's network, at least D are used; ours")
 
 
 class Flow(NamedTuple):

@@ -42,7 +42,7 @@ class Settings(SteppedSettings):
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; MIED's code")
     kernel: Literal["gaussian", "imq"] = Field("gaussian", description="k: exp(-D / h) (code) or (1 + D / h)^(-1/2)")
     bandwidth: Literal["median"] | PositiveFloat = Field(
-        2.0, description="h in x^2; code: 2, 0.2 on ICA; median: median(D) / log(n + 1), held fixed"
+        2.0, description="h in x^2; median: over log(n + 1), fixed; code: 2, 0.2 on ICA"
     )
     confined: bool = Field(
         False,

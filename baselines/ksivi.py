@@ -55,12 +55,8 @@ class Settings(SemiImplicitSettings):
     bandwidth: Literal["median"] | PositiveFloat = Field(
         "median", description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number"
     )
-    regularisation: float = Field(
-        0.0, ge=0, description="w, weight of -log p in the loss; code: 0.05 student-t, 1 or 0.01 networks"
-    )
-    regularisation_until: int | None = Field(
-        None, ge=0, description="iterations after which w is 0, never by default; code: 19,999 student-t"
-    )
+    regularisation: float = Field(0.0, ge=0, description="w, of -log p; code: 0.05 student-t, 1 or 0.01 networks")
+    regularisation_until: int | None = Field(None, ge=0, description="iterations with w; code: 19,999 student-t")
     fixed_median: bool = Field(False, description="no gradient through the median; an option of the code's toys")
     affine_invariant: bool = Field(False, description="G = F C^-1 F'^T, see above; code: student-t")
 

@@ -28,12 +28,7 @@ class Settings(SteppedSettings):
     """Settings of LAPD."""
 
     step_size: float = Field(0.01, gt=0, description="eta, the time of the OU flow, in x^2; ours")
-    prior_precision: float | None = Field(
-        None,
-        gt=0,
-        description="m, in 1/x^2, where the task declares no Gaussian prior of its own; none: 1, as for mixtures "
-        "of unit Gaussians (paper, Section 4.2)",
-    )
+    prior_precision: float | None = Field(None, gt=0, description="m, in 1/x^2, where the task has none; None: 1")
 
 
 class LAPD(Algorithm[Settings, ParticleState]):

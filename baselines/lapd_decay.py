@@ -29,9 +29,7 @@ class Settings(lapd.Settings):
     """Settings of LAPD with decaying steps."""
 
     step_size: float = Field(0.01, gt=0, description="h, 9/8 of the first step, in x^2; ours")
-    log_sobolev: float = Field(
-        1.0, gt=0, description="a, log-Sobolev constant of the target, in 1/x^2; ours (1: a unit Gaussian)"
-    )
+    log_sobolev: float = Field(1.0, gt=0, description="a, the log-Sobolev constant, in 1/x^2; ours (N(0, I): 1)")
     constant_steps: int = Field(0, ge=0, description="K, steps before the decay begins; ours")
 
 

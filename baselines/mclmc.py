@@ -54,22 +54,16 @@ class Settings(AlgorithmSettings):
     """Settings of MCLMC."""
 
     energy_variance: float = Field(
-        5e-4, gt=0, description="wanted variance of a step's energy error per dimension, nats^2; the program's"
+        5e-4, gt=0, description="wanted variance of the energy error over D, nats^2; program's"
     )
     integrator: Integrator = Field("minimal-norm", description="of the isokinetic dynamics; minimal-norm: the paper's")
     length_rule: Literal["autocorrelation", "size"] = Field(
         "autocorrelation", description="L from the autocorrelation time, or left at the posterior's size; the paper's"
     )
     precondition: bool = Field(True, description="scale coordinates by their standard deviations; the program's")
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
-    first_length: float | None = Field(
-        None, gt=0, description="eps before any tuning, in x; None: sqrt(D) / 4, the program's"
-    )
-    first_decoherence: float | None = Field(
-        None, gt=0, description="L before any tuning, in x; None: sqrt(D), the program's"
-    )
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
+    first_length: float | None = Field(None, gt=0, description="first eps, in x; None: sqrt(D) / 4, the program's")
+    first_decoherence: float | None = Field(None, gt=0, description="first L, in x; None: sqrt(D), the program's")
 
 
 class Tuning(NamedTuple):

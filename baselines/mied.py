@@ -35,9 +35,7 @@ class Settings(SteppedSettings):
 
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; code")
     mollifier: Literal["riesz", "gaussian", "laplace"] = Field("riesz", description="phi; code riesz")
-    width: float = Field(
-        0.1, gt=0, description="eps of the Gaussian (x^2) and Laplace (x) mollifiers; ours, unused by riesz"
-    )
+    width: float = Field(0.1, gt=0, description="eps of the Gaussian (x^2) and Laplace (x) mollifiers; ours")
     alpha: float = Field(0.5, gt=0, description="a, power of 1 / p; paper: 1/2 has its minimum at p")
 
 

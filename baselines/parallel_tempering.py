@@ -59,14 +59,8 @@ class Settings(AlgorithmSettings):
 
     temperatures: int = Field(6, ge=2, description="T, the base and the target included; ours")
     hottest: float = Field(0.01, gt=0, lt=1, description="b_1 of the first, geometric ladder; ours")
-    base_sd: float | None = Field(
-        None,
-        gt=0,
-        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in the warm-up; ours",
-    )
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
+    base_sd: float | None = Field(None, gt=0, description="s of the base, in x; None: the prior's, else fitted; ours")
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
 
 
 class State(NamedTuple):

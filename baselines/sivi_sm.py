@@ -46,9 +46,7 @@ class Settings(SemiImplicitSettings):
     critic_learning_rate: float = Field(2e-3, gt=0, description="of f's Adam; code's toys")
     critic_beta2: float = Field(0.99, ge=0, lt=1, description="decay of the gradient's square in f's Adam; code")
     critic_steps: int = Field(1, ge=1, description="steps on f per iteration; code")
-    critic_pretraining: int = Field(
-        0, ge=0, description="iterations on f alone, after those on the network alone; code: 100 on networks"
-    )
+    critic_pretraining: int = Field(0, ge=0, description="iterations on f alone, after the network's; code: 100")
     critic_pretraining_rate: float = Field(1e-3, gt=0, description="learning rate of these; code")
     psi: float = Field(0.0, ge=0, le=1, description="share of s in g = f + psi s; code: 1 on regression")
     psi_decay: float = Field(1 / 1.004, gt=0, le=1, description="factor of psi every 100 iterations; code")

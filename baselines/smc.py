@@ -65,18 +65,10 @@ ROUNDS = (1 / 4, 1 / 2, 1.0)
 class Settings(AlgorithmSettings):
     """Settings of annealed SMC."""
 
-    ess_share: float = Field(
-        0.9, gt=0, lt=1, description="a, least effective share of the particles after a change of temperature; ours"
-    )
+    ess_share: float = Field(0.9, gt=0, lt=1, description="a, least effective share after a change of b; ours")
     moves: int = Field(1, ge=1, description="m, moves at a temperature; ours")
-    annealing: float = Field(
-        0.8, ge=0, le=1, description="share of the budget over which temperatures are spread; 0: by a alone; ours"
-    )
-    base_sd: float | None = Field(
-        None,
-        gt=0,
-        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in a warm-up; ours",
-    )
+    annealing: float = Field(0.8, ge=0, le=1, description="share of the budget for temperatures; 0: by a alone; ours")
+    base_sd: float | None = Field(None, gt=0, description="s of the base, in x; None: the prior's, else fitted; ours")
     warmup: float = Field(0.2, ge=0, le=0.5, description="share of the budget in which a base is fitted; ours")
 
 

@@ -48,9 +48,7 @@ _IN_BLOCKS, _ENTRIES = 2**14, 2**24
 class Settings(FlowSettings):
     """Settings of SVGD."""
 
-    step_size: float = Field(
-        0.1, gt=0, description="eps, in x^2 (plain) or x (adagrad); 0.1 from the SIFG paper's toys, code 1e-3"
-    )
+    step_size: float = Field(0.1, gt=0, description="eps, in x^2 (plain) or x (adagrad); SIFG paper's toys, code 1e-3")
     bandwidth: Literal["median", "median-sampled", "he"] | PositiveFloat = Field(
         "median",
         description="h in x^2 of k: median heuristic (code), the same over 10,000 fixed pairs (ours; much cheaper for "

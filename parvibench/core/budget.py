@@ -26,9 +26,7 @@ class Budget(BaseModel):
 
     iterations: int | None = Field(None, gt=0, description="outer iterations")
     score_evaluations: float | None = Field(None, gt=0, description="rows scored, per replicate")
-    scores_per_particle: float | None = Field(
-        None, gt=0, description="score calls per particle at the task's batch size"
-    )
+    scores_per_particle: float | None = Field(None, gt=0, description="score calls per particle at the task's batch")
     seconds: float | None = Field(None, gt=0, description="steady compute time of one chunk, s")
 
     @model_validator(mode="after")

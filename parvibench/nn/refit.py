@@ -115,9 +115,7 @@ class Refitted(Algorithm[S, T]):
 class PerturbedFlowSettings(RefitSettings):
     """Settings of samplers whose particles z carry a law mu^ = mu * N(0, sigma^2 I), with f -> grad log mu^."""
 
-    sigma: float = Field(
-        0.1, gt=0, description="sd of the perturbation, at the start if it moves, in x; SIFG paper's toys"
-    )
+    sigma: float = Field(0.1, gt=0, description="sd of the perturbation (the first, if it moves), in x; SIFG paper")
     score: Literal["network", "exact"] = Field(
         "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
     )
@@ -180,9 +178,7 @@ class FunctionalFlowSettings(RefitSettings):
     """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
 
     step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours")
-    velocity_divisor: float = Field(
-        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
-    )
+    velocity_divisor: float = Field(1.0, gt=0, description="of f; 1 (papers), 1000 in the SIFG paper's mixture scripts")
     probe: Literal["rademacher", "gaussian"] = Field(
         "rademacher", description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian"
     )

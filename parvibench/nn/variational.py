@@ -30,9 +30,7 @@ class VariationalSettings(SteppedSettings):
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in parameters; Pyro's tutorials")
     batch: int = Field(10, ge=1, description="samples per iteration; ours, 1 in Pyro")
     init_scale: float = Field(0.1, gt=0, description="initial standard deviation, in x; Pyro's guides")
-    final_rate: float = Field(
-        0.1, gt=0, le=1, description="learning rate at the horizon over that at the start; Pyro's tutorials"
-    )
+    final_rate: float = Field(0.1, gt=0, le=1, description="learning rate at the horizon over the first; Pyro")
 
 
 #: Share of the steps foreseen from which importance weights are gathered, and a value in place of the logarithm of zero.
