@@ -34,9 +34,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.refit import Flow, FunctionalFlowSettings, Refitted
 
 from ._sifg_runs import on_networks

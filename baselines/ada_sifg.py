@@ -31,9 +31,7 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.refit import Flow, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks

@@ -6,10 +6,8 @@ Anchors take no steps; they see the task itself, because a problem knows nothing
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.algorithm import Anchor
+from parvibench.core.algorithm import Anchor, Problem, Streams, Task
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem, Task
 
 
 class Exact(Anchor):

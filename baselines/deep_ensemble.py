@@ -20,9 +20,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, ours, paper
 from parvibench.nn.optim import AdamState, adam
 
 _ROWS = {

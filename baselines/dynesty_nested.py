@@ -25,10 +25,8 @@ from pydantic import Field
 from scipy.special import ndtri
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import BudgetExhausted, imported_library
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import seed_of
 

@@ -16,10 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import UnsupportedError, imported_library
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import seed_of
 

@@ -18,9 +18,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code, paper
 from parvibench.nn.masks import where
 
 from ._chains import Info, Points, acceptance, divergent

@@ -29,9 +29,7 @@ from pydantic import Field
 from pyro.nn.auto_reg_nn import create_mask
 from torch import Tensor
 
-from parvibench.core.algorithm import Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Problem, Streams
 from parvibench.nn.mlp import MLP
 from parvibench.nn.variational import AffineFlow, VariationalSettings, VariationalState, narrow
 

@@ -26,9 +26,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, ours
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code, ours
 from parvibench.kernels.gram import median_bandwidth, self_distances
 from parvibench.nn.optim import AdamState, adam
 

@@ -41,9 +41,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.kernels import named
 from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings
 

@@ -25,9 +25,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.mlp import MLP
 from parvibench.nn.refit import FunctionalFlowSettings, Particles, Refitted
 

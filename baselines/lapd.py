@@ -19,9 +19,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, Problem, SteppedSettings, Streams, paper
 
 
 class Settings(SteppedSettings):

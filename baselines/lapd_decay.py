@@ -18,9 +18,7 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Problem, Streams
 
 from . import lapd
 

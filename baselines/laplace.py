@@ -24,9 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn import lbfgs
 from parvibench.nn.masks import where
 

@@ -19,9 +19,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, paper
 from parvibench.nn.masks import where
 
 from ._chains import Points, acceptance

@@ -27,10 +27,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 from parvibench.nn.masks import where
 
 from ._chains import Info, acceptance, divergent

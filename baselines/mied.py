@@ -23,9 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code
 from parvibench.kernels.gram import self_distances
 from parvibench.nn.optim import AdamState, adam
 

@@ -37,9 +37,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 
 from ._chains import Points, warmup_steps
 from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered

@@ -22,9 +22,7 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Problem, SteppedSettings, Streams
 
 
 class Settings(SteppedSettings):

@@ -28,9 +28,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.refit import Particles, PerturbedFlowSettings, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks

@@ -27,9 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.kernels.gram import squared_distances
 from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 

@@ -28,9 +28,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments, adam, step_decay
 from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings

@@ -19,10 +19,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example
+from parvibench.core.algorithm import Algorithm, Example, Problem, Streams
 from parvibench.core.errors import BudgetExhausted, UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import TreeInfo, seed_of
 from ._jax_chains import TreeSettings

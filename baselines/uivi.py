@@ -27,9 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours
 from parvibench.nn.masks import where
 from parvibench.nn.mlp import MLP
 from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings, split

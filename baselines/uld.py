@@ -23,8 +23,7 @@ import math
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example
-from parvibench.core.streams import Streams
+from parvibench.core.algorithm import Example, Streams
 
 from . import sghmc
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from .errors import InputError, SettingsError, ShapeError, UnsupportedError, validation_text
-from .streams import Streams
-from .task import Problem, Task
+from .streams import Streams as Streams  # for files of algorithms, all of which need the three
+from .task import Problem as Problem
+from .task import Task as Task
 
 Kind = Literal["particles", "chains", "generator", "anchor"]
 Source = Literal["paper", "code", "ours"]

@@ -7,9 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Kind, Problem, SteppedSettings, Streams
 from parvibench.kernels.gram import mixture_score
 
 from .mlp import MLP, Activation
