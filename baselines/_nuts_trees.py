@@ -144,17 +144,10 @@ def grow(
 ) -> tuple[Trees, Tensor]:
     """Every row takes K leapfrog steps; trees that end on the way are followed by new ones.
 
-    Args:
-        trees: before.
-        evaluate: the target; called K times with M = R N positions.
-        scale: (R, D) standard deviations or (R, D, D) Cholesky factors of the inverse mass.
-        steps: (R,) leapfrog lengths of trees that begin.
-        random: of these steps.
-        max_depth: most doublings.
-        takes_turns: whether the next tree of a row is the waiting chain's.
-
-    Returns:
-        The trees after, and the mean of min(1, exp(-energy error)) over all steps, (R,).
+    ``evaluate`` is called K times with M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
+    factors of the inverse mass; ``steps``: (R,) leapfrog lengths of trees that begin; with ``takes_turns`` a row's next
+    tree is the waiting chain's. Returns the trees after, and the mean of min(1, exp(-energy error)) over all steps,
+    (R,).
     """
     replicates, n, _, dim = trees.ends.shape
     width = replicates * n
@@ -298,10 +291,8 @@ def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, eval
 def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:
     """Mask of the subtrees that turn, (P,) bool.
 
-    Args:
-        window: (P, 6 D) the slots of the first leaves of both halves.
-        end: (P, D) momenta at the last leaves.
-        total: (P, D) sums of all momenta up to them.
+    ``window`` are the slots of the first leaves of both halves, (P, 6 D), ``end`` the momenta at the last leaves and
+    ``total`` the sums of all up to them, (P, D) each.
     """
     first, _, sum_first, middle, before_middle, sum_middle = window.view(len(window), 6, end.shape[1]).unbind(1)
     whole = total - sum_first

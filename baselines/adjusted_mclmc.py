@@ -111,11 +111,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: the target is one-dimensional.
-        """
+        """Chains at the task's initial points; ``UnsupportedError`` on a line."""
         point = start(problem, self.name, streams.normal("init", (problem.particles, problem.dim)))
         one = point.x.new_ones(point.x.shape[0])
         eps = (settings.first_length or math.sqrt(problem.dim) / 5) * one

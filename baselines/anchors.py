@@ -20,8 +20,7 @@ class Exact(Anchor):
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Independent exact draws, or n distinct rows of the reference where no sampler exists; see ``Anchor.draw``.
 
-        Raises:
-            UnsupportedError: the task has neither, or its reference has no row to spare.
+        ``UnsupportedError`` where the task has neither, or its reference has no row to spare.
         """
         generators = streams.generators("exact")
         try:

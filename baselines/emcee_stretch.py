@@ -56,9 +56,7 @@ class Emcee(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """The ensemble at the task's initial points.
 
-        Raises:
-            UnsupportedError: fewer than 2 D walkers.
-            LibraryMissingError: emcee is not installed.
+        ``UnsupportedError`` with fewer than 2 D walkers, ``LibraryMissingError`` where emcee is not installed.
         """
         imported_library("emcee")
         x = problem.init()

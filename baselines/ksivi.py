@@ -1,11 +1,8 @@
 """Kernel semi-implicit variational inference (KSIVI): vanilla estimator and U-statistic.
 
-Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Algorithm 1. Samples x = mu(z) + sigma xi, z and xi
-standard normal, mu a network, sigma one positive number per coordinate. With the residual
-
-    F(x, xi) = s(x) + xi / sigma                    target score minus conditional score
-
-two independent batches of M give the kernel Stein discrepancy between the sampler and the target,
+Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Algorithm 1. Samples x = mu(z) + sigma xi, z and xi standard
+normal, mu a network, sigma one positive number per coordinate. With the residual F(x, xi) = s(x) + xi / sigma, target
+score minus conditional score, two independent batches of M give the kernel Stein discrepancy to the target,
 
     L = 1/M^2 sum_ij K_ij G_ij,   K_ij = k(x_i, x'_j),   G = F F'^T,
 
@@ -15,23 +12,21 @@ which Adam descends in (network, log sigma^2). Its gradient:
     dL/dx  = (grad s)(x) dL/dF + 1/M^2 sum_j G_ij dK_ij/dx_i
     dL/dsigma = sum_i [ xi_i dL/dx_i - xi_i / sigma^2 dL/dF_i ]
 
-and dL/dx goes back through the network. The Hessian-vector product is the only use of autograd on the
-target and is booked as one evaluation per row: an iteration costs 2 M scores and 2 M products. The
-U-statistic (``ksivi-ustat``) takes the pairs of a single batch, L = 1/(M (M-1)) sum_{i != j} K_ij G_ij, at
-half the cost. Both are unbiased when h is a number; the median makes h depend on the batch.
+The Hessian-vector product is booked as one evaluation per row: an iteration costs 2 M scores and 2 M products. The
+U-statistic (``ksivi-ustat``) takes the pairs of a single batch, L = 1/(M (M-1)) sum_{i != j} K_ij G_ij, at half the
+cost.
+Both are unbiased when h is a number; the median makes h depend on the batch.
 
-Trap: the bandwidth h is the median of the pairs at hand, and in the code the gradient of the Gaussian kernel
-passes it (``fixed_median`` stops it; the other kernels always do). Without that term spreading the samples
-lowers K while h stays, and the sampler runs away on logistic regression, diffusion and networks. A wide start can have
-the same end: log sigma^2 = -2 instead of -5 on logistic regression. The / log(n + 1) in h is in the code only.
+Trap: h is the median of the pairs at hand, and in the code the gradient of the Gaussian kernel passes it
+(``fixed_median`` stops it; the other kernels always do). Without that term spreading the samples lowers K while h
+stays, and the sampler runs away on logistic regression, diffusion and networks; so it does from a wide start, log
+sigma^2 = -2 instead of -5 on logistic regression. The / log(n + 1) in h is in the code only.
 
 Options: ``regularisation`` w adds -w mean log p(x_i) of the first batch to the loss (Benard et al. 2023,
-arXiv:2301.13528), its gradient from the scores at hand; ``affine_invariant`` takes G = F C^-1 F'^T with C the first
-batch's covariance, fixed (Table 3); annealing of the score; averaged parameters; pre-training.
+arXiv:2301.13528); ``affine_invariant`` takes G = F C^-1 F'^T with C the first batch's covariance, fixed (Table 3).
 
-Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after
-each step, where the code cuts the value it uses; the code's mini-batches are in file order; the task's initial
-distribution is not used (nor is it in the paper): the sampler starts from the network's random weights.
+Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after each
+step, where the code cuts the value it uses; the code's mini-batches are in file order.
 """
 
 from dataclasses import replace

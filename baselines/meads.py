@@ -70,11 +70,7 @@ class MEADS(Algorithm[Settings, State]):
     example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: fewer than four chains.
-        """
+        """Chains at the task's initial points; ``UnsupportedError`` with fewer than four."""
         x = problem.init()
         if x.shape[1] < 4:
             raise UnsupportedError(

@@ -6,25 +6,20 @@ Ye, Ren & Liu (2020), arXiv:2002.09070, Algorithm 1. One chain is pushed away fr
     k >= M c:  x <- x + eta [ s(x) + alpha g(x) ] + sqrt(2 eta) xi
     g(x) = 1/M sum_b [ K(b, x) s(b) + grad_b K(b, x) ],   K(b, x) = exp(-||b - x||^2 / sigma)
 
-over M past states b, c iterations apart. grad_b K = (2/sigma) (x - b) K points away from b (the paper's
-Eq. 6 prints the opposite sign of g). Under the target E g = 0, so repulsion leaves the law of a long
-chain alone while alpha is small. alpha = 0 is SGLD, bit for bit under the same noise.
+over M past states b, c iterations apart, with sigma = median_b ||b - x||^2 / log M, the lower median, as in the code.
+grad_b K = (2/sigma) (x - b) K points away from b (the paper's Eq. 6 prints the opposite sign of g). Under the target E
+g = 0, so repulsion leaves the law of a long chain alone while alpha is small; alpha = 0 is SGLD, bit for bit.
 
-Bias: at the default alpha = 10 it is not small. On N(0, I) in 20 dimensions (eta = 0.01, M = 10, c = 100, 64
-chains of 20,000 steps, the first 5,000 left out) the variance is 0.870 +- 0.002 instead of 1; at alpha = 1 it is
-0.980 +- 0.003, and 1.009 +- 0.003 without repulsion, 0.005 of it from eta.
+Bias: at the default alpha = 10 it is not small. On N(0, I) in 20 dimensions (eta = 0.01, M = 10, c = 100, 64 chains of
+20,000 steps, the first 5,000 left out) the variance is 0.870 +- 0.002 instead of 1; at alpha = 1 it is 0.980 +- 0.003.
 
-Bandwidth: sigma = median_b ||b - x||^2 / log M, lower median, as in the code; the paper writes
-med^2 / log M with med the median distance among the b.
+Departures: (1) the memory is renewed every c iterations, as in the code, where the paper's slides along with k; the two
+agree whenever c divides k. (2) Scores at past states are kept, where the code scores all M again at every step; with
+mini-batches they are those of past batches, unbiased. (3) c is cut to horizon / (4 M) in short runs, so that repulsion
+acts in the last three quarters at least.
 
-Departures: (1) the memory is renewed every c iterations, as in the code, where the paper's slides along
-with k; the two agree whenever c divides k. (2) Scores at past states are kept from when the chain was
-there: no further cost, where the code scores all M again at every step. With mini-batches they are those
-of past batches, unbiased. (3) c is cut to horizon / (4 M) in short runs, or repulsion would start late
-or never: it acts in the last three quarters at least.
-
-Traps: the code's alpha is 10 on the toys but 1 on regression, and its toy fills the memory with repeats. The
-paper's thinning of judged samples is the protocol's, not ``spacing``.
+Traps: the code's alpha is 10 on the toys but 1 on regression, and its toy fills the memory with repeats. The paper's
+thinning of judged samples is the protocol's, not ``spacing``.
 """
 
 from __future__ import annotations

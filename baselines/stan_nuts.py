@@ -62,8 +62,7 @@ class StanNUTS(Algorithm[Settings, State]):
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Chains at the task's initial points.
 
-        Raises:
-            UnsupportedError: the task is no Stan program, or Stan's sampler does not run on it.
+        ``UnsupportedError`` where the task is no Stan program, or Stan's sampler does not run on it.
         """
         if problem.native is None:
             raise UnsupportedError(f"{self.name} runs Stan programs only: name a task model.stan:data.json")
@@ -76,11 +75,7 @@ class StanNUTS(Algorithm[Settings, State]):
         return State(x, places, ones[..., 0], ones, warmup if warmup >= _FEWEST else 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, TreeInfo]:
-        """A block of transitions of every chain, the first after the warm-up.
-
-        Raises:
-            BudgetExhausted: the budget ended within the block.
-        """
+        """A block of transitions of every chain, the first after the warm-up; ``BudgetExhausted`` within a block."""
         meter, used, blocks = problem.meter, 0, []
         left = math.inf if meter.limit is None else meter.limit - meter.charged
         for chain, start in enumerate(state.places[0].numpy()):

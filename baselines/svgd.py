@@ -5,15 +5,11 @@ Liu & Wang (2016), arXiv:1608.04471, Algorithm 1. Every particle moves by
     x_i <- x_i + eps phi(x_i)
     phi(x) = 1/n sum_j [ k(x_j, x) s(x_j) + grad_{x_j} k(x_j, x) ],   k(x, y) = exp(-||x - y||^2 / h)
 
-with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1), recomputed at every step and fixed
-in the gradient; the median runs over all n^2 pairs as in the authors' code. Since grad_{x_j} k(x_j, x_i)
-= (2/h) (x_i - x_j) k_ij, one matrix product does both sums:
+with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1) over all n^2 pairs, as in the authors' code,
+recomputed at every step and fixed in the gradient. Since grad_{x_j} k(x_j, x_i) = (2/h) (x_i - x_j) k_ij, one matrix
+product does both sums:
 
     n phi = K (s - 2x/h) + (2/h) diag(K 1) x
-
-Departs from the code: the plain rule is the default; ``rule="adagrad"`` divides phi by its running root
-mean square as the authors do. Trap: the rule then caps every coordinate's move at about eps per step,
-whatever the scale of the target. ``rule="adam"`` does alike and keeps moving: its steps do not shrink with phi.
 
 With ``kernel="imq"``, k(x, y) = (1 + ||x - y||^2 / h)^(-1/2) of the same h (Gorham & Mackey 2017, arXiv:1703.01717),
 
@@ -22,8 +18,10 @@ With ``kernel="imq"``, k(x, y) = (1 + ||x - y||^2 / h)^(-1/2) of the same h (Gor
 whose repulsion falls like 1/r^2 where the Gaussian kernel's vanishes. Bandwidth by the heat equation and accelerated
 steps: Liu et al. (2019), ``_particle_flows``.
 
-The SIFG paper's scripts take the plain rule and h with the lower of the two middle distances (here their mean, a
-difference of rounding at 100 particles); the one on ICA would stop where ||phi||_F < 1e-5, this does not.
+Departs from the code: the plain rule is the default; ``rule="adagrad"`` divides phi by its running root mean square as
+the authors do. Trap: the rule then caps every coordinate's move at about eps per step, whatever the scale of the
+target. ``rule="adam"`` does alike and keeps moving: its steps do not shrink with phi. The SIFG paper's scripts take the
+plain rule; the one on ICA would stop where ||phi||_F < 1e-5, this does not.
 """
 
 import math

@@ -49,12 +49,10 @@ class Uniform(Start):
 
 
 class ModelTarget(Target):
-    """A density written in constrained parameters.
+    """A density written in constrained parameters, of a ``layout``.
 
-    Args:
-        layout: the parameters.
-        log_joint: log of prior times likelihood, (R, N), of the constants and the parameters by name, (R, N) or (R, N, m).
-        constants: of the data, on the device.
+    ``log_joint`` is the log of prior times likelihood, (R, N), of the constants, on the device, and the parameters by
+    name, (R, N) or (R, N, m).
     """
 
     def __init__(self, layout: Layout, log_joint: Callable[..., Tensor], constants: Sequence[Tensor]) -> None:

@@ -29,13 +29,10 @@ from parvibench.data.splits import moments
 
 
 class LogisticTarget(Target):
-    """The unnormalised posterior of the coefficients, intercept first.
+    """The unnormalised posterior of the coefficients, intercept first; a ``prior_precision`` m of None is a flat prior.
 
+    ``signed`` are the rows x_i, (n, D), negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
     Arrays end in the points, since products with few columns are slow.
-
-    Args:
-        signed: (n, D) rows x_i, negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
-        prior_precision: m; None is a flat prior.
     """
 
     def __init__(self, signed: Tensor, prior_precision: float | None = None) -> None:

@@ -29,12 +29,9 @@ from ._transforms import POSITIVE, Layout, Parameter, between, layout
 class VaryingTarget(JointTarget):
     """The unnormalised posterior of intercepts and slopes by group, their means and scales.
 
-    Args:
-        parameters: names and order of alpha, beta (or alpha_raw, beta_raw), mu_* and sigma_*.
-        rows: group (n,), counted from 0, feature and response of every row.
-        place: brings arrays to the device, in the type of the states.
-        scale_sd: of the half Gaussian priors of the three scales, or inf for flat ones.
-        mean_sd: of the Gaussian priors of the two means.
+    ``parameters`` are alpha, beta (or alpha_raw, beta_raw), mu_* and sigma_* in any order; ``rows`` group (n,), counted
+    from 0, feature and response of every row; ``scale_sd`` is of the half Gaussian priors of the three scales, or inf
+    for flat ones, ``mean_sd`` of the Gaussian priors of the two means.
     """
 
     def __init__(

@@ -121,11 +121,7 @@ class Method(ABC):
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
-        """Validate settings; ``preset`` is replaced by the values of that preset.
-
-        Raises:
-            SettingsError: naming each wrong key, what was given and what would be right.
-        """
+        """Validated settings, ``preset`` replaced by the values of that preset; ``SettingsError`` names each wrong key."""
         given = cls.expand_preset(values or {})
         try:
             return cls.settings_type.model_validate(given)
@@ -209,10 +205,7 @@ class Anchor(Method):
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Samples to judge, (R, n, D), and the rows (R, n) of the reference that they are, or None.
 
-        Replicates, device and dtype are the problem's.
-
-        Raises:
-            UnsupportedError: the task has none.
+        Replicates, device and dtype are the problem's. ``UnsupportedError`` where the task has none.
         """
 
 
@@ -299,10 +292,7 @@ def take_steps(
     """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
 
     ``advance`` is ``Algorithm.step`` or a compiled one, ``first`` the number of steps taken before; the problem's
-    streams move to the address of every step.
-
-    Raises:
-        BudgetExhausted: the budget allows no further step.
+    streams move to the address of every step. ``BudgetExhausted`` where the budget allows no further one.
     """
     streams = problem.streams
     for streams.step in itertools.count(first):
@@ -311,11 +301,7 @@ def take_steps(
 
 
 def require_samples(samples: Any, replicates: int, n: int, dim: int, name: str) -> None:
-    """Refuse what ``output`` of the algorithm ``name`` gave unless it is real numbers, (R, at least n, D).
-
-    Raises:
-        ShapeError: what was given, and what would be right.
-    """
+    """``ShapeError`` unless ``output`` of the algorithm ``name`` gave real numbers, (R, at least n, D)."""
     expected = f"expected real numbers of shape ({replicates}, at least {n}, {dim})"
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
         kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__

@@ -75,9 +75,8 @@ class Meter:
     def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
         """Book a call before it is made.
 
-        Raises:
-            BudgetExhausted: the call would overrun the limit; nothing is booked.
-            BudgetIgnored: so would the hundred calls before it.
+        ``BudgetExhausted`` where the call would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred
+        such calls.
         """
         asked = scores, hvps, log_densities
         scores += self.scores

@@ -193,10 +193,8 @@ def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """The reference of a task, or None; ``folder`` is the only one to search, as in all that follow.
 
-    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
-
-    Raises:
-        InputError: the draws do not match the hash in the certificate.
+    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor. ``InputError``
+    where the draws do not match the hash in the certificate.
     """
     found = read_certified(name, "draws", folder)
     if found is None:
@@ -258,8 +256,7 @@ def _later_floors(name: str, certificate: Mapping[str, Any], folder: Traversable
 def load_pool(name: str, certificate: Mapping[str, Any], folder: Traversable | None = None) -> Tensor:
     """Draws that a user-built reference's floors are simulated from, (m, D) float64: ``<name>.pool.npy``.
 
-    Raises:
-        InputError: the file is missing, or is not that of the certificate.
+    ``InputError`` where the file is missing, or is not that of the certificate.
     """
     home = folder or home_of(name)
     file = None if home is None else home / f"{name}.pool.npy"

@@ -155,11 +155,8 @@ _own: dict[str, tuple[Task, str]] = {}
 def load_task(name: str) -> Task:
     """The task of that name, or of a place: ``module:attribute`` or ``file.py:attribute``.
 
-    Tasks from places are known by their names, too, for the rest of the process.
-
-    Raises:
-        UnknownNameError: with near names.
-        InputError: nothing can be loaded from the place, or it is no task.
+    Tasks from places are known by their names, too, for the rest of the process. ``UnknownNameError`` with near names;
+    ``InputError`` where nothing can be loaded from the place, or it is no task.
     """
     if is_place(name):
         return _from_place(name)
@@ -241,11 +238,7 @@ def place_of(task: Task) -> str:
 
 
 def require_own_name(task: Task) -> None:
-    """Refuse a task object with the name of another task, whose reference and stored cells it would get.
-
-    Raises:
-        InputError: the name is of a registered task, which is another object.
-    """
+    """``InputError`` for a task object with the name of another one, whose reference and stored cells it would get."""
     if task.name in tasks() and load_task(task.name) is not task:
         owner = "a built-in task" if tasks()[task.name].built_in else "a task of another package"
         raise InputError(f"{task.name!r} is the name of {owner}, and this object is another: give it a name of its own")
@@ -264,9 +257,7 @@ def load_algorithm(name: str) -> Algorithm:
 def load_method(name: str) -> Method:
     """The algorithm or anchor of that name, or of ``module:attribute`` / ``file.py:attribute``.
 
-    Raises:
-        UnknownNameError: with near names.
-        InputError: the attribute is neither.
+    ``UnknownNameError`` with near names; ``InputError`` where the attribute is neither.
     """
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
     return as_method(
@@ -282,8 +273,7 @@ def is_elsewhere(name: str) -> bool:
 def as_method(found: Any, name: str = "") -> Method:
     """An algorithm or anchor, given itself or its class, with all that a method must have.
 
-    Raises:
-        InputError: it is neither, takes arguments, or lacks something; a line for each lack.
+    ``InputError`` where it is neither, takes arguments, or lacks something; a line for each lack.
     """
     from .algorithm import Method, shadowed
 

@@ -179,15 +179,10 @@ class Task(ABC):
     ) -> Problem:
         """What an algorithm sees of this task.
 
-        Args:
-            replicates: their ids, or how many (ids 0, 1, ...).
-            seed: root seed; initial points and batches depend on it and on the task's name only.
-            device: where the tensors live.
-            dtype: of the states.
-            particles: N; default the protocol's.
-            limit: budget in score evaluations per replicate.
-            full_batch: exact scores instead of the protocol's mini-batches.
-            start: where the initial points are from: ``task``, ``prior`` or ``warm``.
+        ``replicates`` are their ids, or how many (ids 0, 1, ...); initial points and batches depend on ``seed`` and on
+        the task's name only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations
+        per replicate; with ``full_batch`` scores are exact instead of the protocol's mini-batches; ``start`` is where
+        initial points are from.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
@@ -312,9 +307,7 @@ class Problem:
         """Gradient of the mean squared error of the N points' mean prediction, (R, N, D) -> (R, N, D).
 
         On the step's mini-batch or on the task's development rows; V rows cost N V/n score evaluations.
-
-        Raises:
-            UnsupportedError: the task is no regression, or has no development rows where they are requested.
+        ``UnsupportedError`` where the task is no regression, or has no development rows that are requested.
         """
         self._check(x)
         rows = self._target.development_rows
