@@ -1,7 +1,7 @@
 """Adaptive semi-implicit functional gradient flow (Ada-SIFG): SIFG that moves its noise level too.
 
-Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 2. With F(sigma) = KL(mu * N(0, sigma^2 I) || pi),
-carried particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
+Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 2. With F(sigma) = KL(mu * N(0, sigma^2 I) || pi), carried
+particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
 
     x_i = z_i + sigma w_i,   w_i ~ N(0, I)
     N' optimiser steps on  mean_i || f(x_i) + w_i / sigma ||^2
@@ -11,17 +11,14 @@ carried particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
 Output: fresh z_i + sigma w. Every replicate has its own sigma. Options as in SIFG; with ``noise="redrawn"`` the
 particles move with noises of their own, at the new sigma.
 
-Traps: (1) Algorithm 2 prints the update of f as an ascent, and a minus inside the norm; both would turn the
-particles round. (2) eta_s has three scales: the text dots with sigma w (a factor sigma), the code on ICA and
-networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``; "kl" is the derivative itself.
-(3) The authors' mixture scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i +
-sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
-sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
-such a rate does nothing. (4) With one w, f may fit the noise of the very points at which F' is taken, which
-biases sigma upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching
-loss itself, mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule=
-"dsm-inner-code"``. (6) The code has no bounds on sigma.
-Departure: that script's warm-up moves sigma too, by less than 1e-4.
+Traps: (1) Algorithm 2 prints the update of f as an ascent, and a minus inside the norm; both would turn the particles
+round. (2) eta_s has three scales: the text dots with sigma w (a factor sigma), the code on ICA and networks averages
+over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``; "kl" is the derivative itself. (3) The authors' mixture
+scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i + sigma w_i) + w_i / sigma^2 ||^2 at
+fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets sigma only grow, by about 4 D eta_s /
+sigma^5 per iteration. (4) With one w, f may fit the noise of the very points at which F' is taken, which biases sigma
+upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching loss itself,
+mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule= "dsm-inner-code"``.
 """
 
 from __future__ import annotations

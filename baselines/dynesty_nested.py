@@ -1,15 +1,15 @@
 """Nested sampling, as dynesty implements it.
 
-Skilling (2006), doi:10.1214/06-BA127; Speagle (2020), arXiv:1904.02180. N live points are replaced one by one, the worst
-by a draw from the base measure within the contour of its likelihood; bounds are ellipsoids, moves random walks or slices.
+Skilling (2006), doi:10.1214/06-BA127; Speagle (2020), arXiv:1904.02180. N live points are replaced one by one, the
+worst by a draw from the base measure within the contour of its likelihood; bounds are ellipsoids, moves random walks or
+slices.
 
 A task has no prior: the base measure is N(0, base_sd^2 I), and the likelihood the density divided by it. Where the base
 is narrower than the target, tails are lost; wider costs evaluations, about D log(base_sd / sd) N of them. No gradients:
 every log density is charged as one evaluation, one point a call.
 
 A step is N / 10 replacements, at least one; one that the budget cannot pay for is dropped. The samples are draws, with
-replacement, from dead and live points by their weights. A run that has ended by its own criterion stops there. dynesty
-keeps its bounds in itself: a run cannot resume.
+replacement, from dead and live points by their weights. A run that has ended by its own criterion stops there.
 """
 
 import contextlib
@@ -73,11 +73,9 @@ class Dynesty(Algorithm[Settings, State]):
         sd, dim = settings.base_sd, problem.dim
 
         def likelihoods(x: Any) -> Any:
-            points = torch.as_tensor(x, dtype=problem.dtype, device=problem.device).view(1, -1, dim)
+            at = torch.as_tensor(x, dtype=problem.dtype, device=problem.device).view(1, -1, dim)
             base = -0.5 * (np.square(x) / sd**2).sum(-1) - dim * math.log(sd * math.sqrt(2 * math.pi))
-            return np.nan_to_num(
-                problem.log_density(points)[0].double().cpu().numpy() - base, nan=-1e300, neginf=-1e300
-            )
+            return np.nan_to_num(problem.log_density(at)[0].double().cpu().numpy() - base, nan=-1e300, neginf=-1e300)
 
         draws = np.random.default_rng(seed_of(streams, "dynesty"))
         cube = draws.random((problem.particles, dim))

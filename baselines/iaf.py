@@ -1,23 +1,21 @@
 """Variational inference with inverse autoregressive flows (IAF).
 
-Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934. Noise y_0 ~ N(0, I) passes
-through T affine flows and a last elementwise one,
+Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934. Noise y_0 ~ N(0, I) passes through T
+affine flows and a last elementwise one,
 
     y_t = exp(a_t) y_{t-1} + b_t,   (b_t, a_t) = net_t(y_{t-1}),   x = m + sd y_T
 
-where coordinate d of b_t and a_t depends on coordinates before d only, so that the Jacobian is triangular
-and log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d; the order of the coordinates is turned round
-between flows. Adam maximises the evidence bound. Going back through flow t with g = d/dy_t,
+where coordinate d of b_t and a_t depends on coordinates before d only, so that the Jacobian is triangular and log q(x)
+= log N(y_0) - sum_t sum_d a_t - sum_d log sd_d; the order of the coordinates is turned round between flows. Adam
+maximises the evidence bound. Going back through flow t with g = d/dy_t,
 
     d/db = g,   d/da = g exp(a) y_{t-1} - 1/n,   d/dy_{t-1} = g exp(a) + J_net^T (d/db, d/da)
 
-The network's masks are Pyro's, and a flow equals Pyro's AffineAutoregressive: a is cut to [-5, 3] and the
-gradient passes the cut. Pyro's modules hold one set of parameters and belong to autograd, so the arithmetic
-is written on batched flat parameters instead; see also parvibench.nn.variational.
+The network's masks are Pyro's, and a flow equals Pyro's AffineAutoregressive: a is cut to [-5, 3] and the gradient
+passes the cut.
 
-Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a
-guide's usual location and scale, started at one draw of the task's initial distribution. No source runs it on a
-task of this suite: no presets.
+Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a guide's
+usual location and scale, started at one draw of the task's initial distribution.
 """
 
 from collections.abc import Sequence

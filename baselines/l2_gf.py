@@ -1,7 +1,7 @@
 """L2 functional gradient flow with a neural network (L2-GF, neural variational gradient descent).
 
-di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731, Algorithm 1. The velocity of steepest descent
-of KL(mu || pi) in L2(mu) is
+di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731, Algorithm 1. The velocity of steepest descent of KL(mu ||
+pi) in L2(mu) is
 
     s - grad log mu = argmin_f E_mu [ -s . f - div f + ||f||^2 / 2 ]
 
@@ -9,15 +9,13 @@ Each iteration: N' optimiser steps on that loss over the current particles, f wa
 
     x_i <- x_i + h f(x_i)
 
-div f is estimated by e^T (J_f e), one fresh Rademacher e per point and inner step; both the directional
-derivative J_f e and its gradient in f's parameters are written by hand.
+div f is estimated by e^T (J_f e), one fresh Rademacher e per point and inner step.
 
-Traps: (1) the SIFG paper's mixture scripts divide this velocity by n = 1000 and multiply by 0.1 or 0.5: their
-h is 1e-4 or 5e-4 where SIFG's is 1e-2. ``velocity_divisor=1000`` reproduces that; the effective step is
-step_size / velocity_divisor. On Monomial Gamma they divide too, but Adam undoes it. (2) ICA scripts and the original
-repository draw Gaussian e.
-Departures: the original holds out particles to stop the inner steps early; as in the SIFG paper's
-comparison there is no split and N' is fixed. The target's score is taken once per iteration.
+Traps: (1) the SIFG paper's mixture scripts divide this velocity by n = 1000 and multiply by 0.1 or 0.5: their h is 1e-4
+or 5e-4 where SIFG's is 1e-2. ``velocity_divisor=1000`` reproduces that; the effective step is step_size /
+velocity_divisor. (2) ICA scripts and the original repository draw Gaussian e.
+Departures: the original holds out particles to stop the inner steps early; as in the SIFG paper's comparison there is
+no split and N' is fixed. The target's score is taken once per iteration.
 """
 
 from typing import ClassVar

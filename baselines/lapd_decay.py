@@ -4,13 +4,11 @@ Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2: LAPD (see ``lapd
 
     eta_{k+1} = 8 h / (9 + 3 h a (k - K)_+),   k = 0, 1, ...
 
-a: constant of the log-Sobolev inequality; K: steps at the first, constant length 8 h / 9. The theorem's claim
-is that the error then falls like 1/k without the logarithm that a fixed step pays.
+a: constant of the log-Sobolev inequality; K: steps at the first, constant length 8 h / 9. The theorem's claim is that
+the error then falls like 1/k without the logarithm that a fixed step pays.
 
-The paper takes h as the least of four bounds and K = ceil(9 / (8 h a) ln(KL_0 a / (123 h Tr H))); on a
-target of unknown constants they are settings. It writes K both K_0 and T_0, and prints a constant in the bound
-whose units do not follow from h: only the rate is to be trusted. Trap: the length of stage 1 follows from
-the step's own eta and changes with it. Late in a run the steps vanish: time grows like log k.
+The paper takes h as the least of four bounds and K = ceil(9 / (8 h a) ln(KL_0 a / (123 h Tr H))); on a target of
+unknown constants they are settings. Trap: the length of stage 1 follows from the step's own eta and changes with it.
 """
 
 from typing import NamedTuple

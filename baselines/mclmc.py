@@ -52,7 +52,7 @@ class Settings(AlgorithmSettings):
     """Settings of MCLMC."""
 
     energy_variance: float = Field(
-        5e-4, gt=0, description="wanted variance of the energy error over D, nats^2; program's"
+        5e-4, gt=0, description="wanted variance of the energy error over D, nats^2; program"
     )
     integrator: Integrator = Field("minimal-norm", description="of the isokinetic dynamics; minimal-norm: the paper's")
     length_rule: Literal["autocorrelation", "size"] = Field(
@@ -197,6 +197,5 @@ def _with_correlation(state: State) -> State:
     products = ((tuning.anchor - mean) * (state.x - mean)).mean(1)
     rho = (products / tuning.spread.variance()).mean(-1)
     positive = tuning.positive * (rho > 0)
-    return state._replace(
-        tuning=tuning._replace(positive=positive, tau=tuning.tau + positive * rho.nan_to_num(nan=0.0))
-    )
+    tau = tuning.tau + positive * rho.nan_to_num(nan=0.0)
+    return state._replace(tuning=tuning._replace(positive=positive, tau=tau))

@@ -1,22 +1,19 @@
 """Variational inference with affine coupling flows (RealNVP).
 
 Dinh, Sohl-Dickstein & Bengio (2017), arXiv:1605.08803, Section 3; as a variational family Rezende & Mohamed (2015),
-arXiv:1505.05770. Noise y_0 ~ N(0, I) passes through T couplings and a last elementwise flow. In a coupling one half u of
-the coordinates stays and moves the other half v:
+arXiv:1505.05770. Noise y_0 ~ N(0, I) passes through T couplings and a last elementwise flow. In a coupling one half u
+of the coordinates stays and moves the other half v:
 
     v' = exp(a) v + b,   (b, r) = net(u),   a = c tanh(r / c),   x = m + sd y_T
 
-so that log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d. The halves change places from coupling to coupling. Adam
-maximises the evidence bound. Going back through a coupling with g = d/dv',
+so that log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d. The halves change places from coupling to coupling.
+Adam maximises the evidence bound. Going back through a coupling with g = d/dv',
 
     d/db = g,   d/da = g exp(a) v - 1/n,   d/dr = (1 - (a/c)^2) d/da,   d/du += J_net^T (d/db, d/dr),   d/dv = g exp(a)
 
-Draws and densities cost one pass in either direction, where an autoregressive flow's inverse takes D (``iaf``).
-
 Departures: the paper's checkerboards, channels and batch norm are for images; its bound on the log scale, a tanh with a
 learned factor, has the fixed factor c = 2 here. The last elementwise flow and its start are those of ``iaf``. With an
-odd D the first half is the smaller; in one dimension there is nothing to couple and mean-field is what is left. No source
-runs it on a task of this suite: no presets.
+odd D the first half is the smaller; in one dimension there is nothing to couple and mean-field is what is left.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Semi-implicit functional gradient flow (SIFG).
 
-Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 1. The variational law is mu^ = mu * N(0, sigma^2 I)
-with carried particles z_i from mu. Each iteration
+Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 1. The variational law is mu^ = mu * N(0, sigma^2 I) with
+carried particles z_i from mu. Each iteration
 
     x_i = z_i + sigma w_i,   w_i ~ N(0, I)
     N' optimiser steps on  mean_i || f(x_i) + w_i / sigma ||^2      denoising score matching: f -> grad log mu^
@@ -9,19 +9,17 @@ with carried particles z_i from mu. Each iteration
 
 with the same x throughout, f warm-started from the iteration before. Output: fresh z_i + sigma w, never z.
 
-Trap: the sign inside the norm is plus, as in the paper's Eq. 3.7 and in the code; Eq. 3.8 (Algorithm 1)
-prints a minus, with which f learns the opposite score.
+Trap: the sign inside the norm is plus, as in the paper's Eq. 3.7 and in the code; Eq. 3.8 (Algorithm 1) prints a minus.
 
 Options, each as the authors' code does it for neural networks: ``particle_rule="rms"`` divides the velocity by its
-running root mean square; a coordinate then moves by at most about h per iteration, so short runs cannot leave
-their start. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more: s(z + sigma w')
+running root mean square. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more: s(z +
+sigma w')
 - f(z + sigma w''), which has the same mean and a larger variance. f then cannot fit the noise of its own points,
-as it may with N' steps on one w where D is large and the particles are few. ``score="exact"`` replaces f by the
-score of the Gaussian mixture of the finite particle set, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests,
-without the smoothing the network gives.
+as it may with N' steps on one w where D is large and the particles are few. ``score="exact"`` replaces f by the score
+of the Gaussian mixture of the finite particle set, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests.
 
-Departures from the code: the score of the target is taken once per iteration (the code repeats it in every inner
-step); outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).
+Departures from the code: the score of the target is taken once per iteration (the code repeats it in every inner step);
+outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).
 """
 
 from typing import ClassVar

@@ -1,25 +1,23 @@
 """Semi-implicit variational inference by score matching (SIVI-SM).
 
-Yu & Zhang (2023), arXiv:2308.10014, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The Fisher
-divergence between q and the target, written with an adversary f so that only the conditional's score
--xi / sigma is needed, gives
+Yu & Zhang (2023), arXiv:2308.10014, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The Fisher divergence between
+q and the target, written with an adversary f so that only the conditional's score -xi / sigma is needed, gives
 
     min over (mu, sigma)  max over f   E [ 2 f(x) . ( s(x) + xi / sigma ) - ||f(x)||^2 ],  f* = s - grad log q
 
-Each iteration: one step of Adam on the sampler at fixed f, through x, xi / sigma, f and s; then some on f
-with fresh samples. The sampler's gradients at a batch of M, F = s + xi / sigma:
+Each iteration: one step of Adam on the sampler at fixed f, through x, xi / sigma, f and s; then some on f with fresh
+samples. The sampler's gradients at a batch of M, F = s + xi / sigma:
 
     dL/dF = 2 f / M,   dL/dx = (grad s) dL/dF + J_f^T 2 (F - f) / M
 
-Trap: s must be differentiated in the sampler's step (the authors' scores are analytic, autograd runs through
-them): M scores and M Hessian-vector products, and M scores per step of f.
+Trap: s must be differentiated in the sampler's step: M scores and M Hessian-vector products, and M scores per step of
+f.
 
-Options, from the code: with ``psi`` the adversary is g = f + psi s, psi falling every 100 iterations; on networks
-the sampler is pre-trained on the responses of training rows, then f alone for ``critic_pretraining`` iterations.
+Options, from the code: with ``psi`` the adversary is g = f + psi s, psi falling every 100 iterations; on networks the
+sampler is pre-trained on the responses of training rows, then f alone for ``critic_pretraining`` iterations.
 
-Departures: f is fitted at samples without a graph to the sampler, where the code builds one and discards it; log
-sigma^2 is cut at its floor after each step, where the code cuts the value it uses; f's pre-training sees fresh
-mini-batches, the code's one; the task's initial distribution is not used.
+Departures: log sigma^2 is cut at its floor after each step, where the code cuts the value it uses; f's pre-training
+sees fresh mini-batches, the code's one; the task's initial distribution is not used.
 """
 
 from typing import ClassVar, NamedTuple

@@ -285,9 +285,7 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
         citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, "
         + ("authors' code" if damped else "Section 6.3"),
         metrics=DENSITY_METRICS,
-        facts=Facts(
-            mean=torch.from_numpy(mean), sd=torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}
-        ),
+        facts=Facts(torch.from_numpy(mean), torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}),
         euler=euler,
         y=_Y[steps],
         smoother=smoother,

@@ -60,9 +60,8 @@ class VaryingTarget(JointTarget):
         """Both at once."""
         alpha, beta, mu_a, mu_b, log_y, log_a, log_b = (x[..., p] for p in self._places)
         logs = torch.cat([log_y, log_a, log_b], -1)
-        prior, slope = (
-            half_student(logs, math.inf, self._scale_sd) if self._scale_sd < math.inf else (0 * logs, 0 * logs)
-        )
+        flat = self._scale_sd == math.inf
+        prior, slope = (0 * logs, 0 * logs) if flat else half_student(logs, math.inf, self._scale_sd)
         means = torch.cat([mu_a, mu_b], -1)
         log_p = (prior + logs).sum(-1) - 0.5 * self._mean_precision * means.square().sum(-1)
         first, second = _Effects(alpha, mu_a, log_a, self._centred), _Effects(beta, mu_b, log_b, self._centred)

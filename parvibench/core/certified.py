@@ -46,9 +46,7 @@ def verified(name: str, folder: Traversable | None = None) -> Certificate | None
         facts = json.loads((folder / f"{name}.json").read_text())
         expected = facts["sha256"]
     except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{folder / f'{name}.json'}: damaged, or not the certificate of a reference\n{again}"
-        ) from None
+        raise InputError(f"{folder / f'{name}.json'}: damaged, or no certificate of a reference\n{again}") from None
     file = folder / f"{name}.npz"
     content = file.read_bytes() if file.is_file() else b""
     actual = hashlib.sha256(content).hexdigest()

@@ -112,13 +112,11 @@ def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str
 
     ``owner`` comes before every key path; for an unknown key the message lists those that ``model`` accepts.
     """
-    lines = (
-        problem_text(
-            e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known_keys(model, e["loc"][:-1]), unknown
-        )
-        for e in error.errors()
-    )
-    return "\n".join(dict.fromkeys(lines))
+    lines: dict[str, None] = {}
+    for e in error.errors():
+        path = ".".join(str(p) for p in (owner, *e["loc"]) if p != "")
+        lines[problem_text(e, path, known_keys(model, e["loc"][:-1]), unknown)] = None
+    return "\n".join(lines)
 
 
 def problem_text(error: Any, path: str, known: Iterable[str] | None = None, unknown: str = "unknown key") -> str:

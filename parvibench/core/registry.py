@@ -162,10 +162,8 @@ def load_task(name: str) -> Task:
         return _from_place(name)
     if name not in tasks() and name in _own:
         return _own[name][0]
-    own = (
-        "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
-    )
-    return load_object(_target("task", name, tasks(), f"{own}be installed and listed under {_ENTRIES}tasks'."))
+    own = "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package "
+    return load_object(_target("task", name, tasks(), f"{own}must be installed and listed under {_ENTRIES}tasks'."))
 
 
 def is_place(name: str) -> bool:
@@ -260,9 +258,8 @@ def load_method(name: str) -> Method:
     ``UnknownNameError`` with near names; ``InputError`` where the attribute is neither.
     """
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
-    return as_method(
-        load_object(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint), "sampler"), name
-    )
+    place = name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)
+    return as_method(load_object(place, "sampler"), name)
 
 
 def is_elsewhere(name: str) -> bool:
@@ -319,9 +316,8 @@ def load_object(target: str, kind: str = "model") -> Any:
         raise InputError(_described(error, target)) from error
     if not hasattr(module, attribute):
         offered = [n for n, v in vars(module).items() if not n.startswith("_") and _is(kind, v, module.__name__)]
-        raise InputError(
-            f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {', '.join(offered[-8:]) or 'none'}"
-        )
+        names = ", ".join(offered[-8:]) or "none"
+        raise InputError(f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {names}")
     return getattr(module, attribute)
 
 
@@ -349,9 +345,8 @@ def _described(error: Exception, target: str) -> str:
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:
         missing = isinstance(error, ModuleNotFoundError)
-        return f"cannot load {target!r}: {what}" + (
-            "; a file is named with its ending, file.py:CLASS" if missing else ""
-        )
+        hint = "; a file is named with its ending, file.py:CLASS" if missing else ""
+        return f"cannot load {target!r}: {what}{hint}"
     return f"importing {beside[-1][0]} fails in line {beside[-1][1]}: {what}"
 
 

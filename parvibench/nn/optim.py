@@ -52,9 +52,8 @@ def adam(
     steps = moments.steps + 1
     first, second = moments.first, moments.second
     if not inplace:
-        parameters, first, second = (
-            t.clone(memory_format=torch.contiguous_format) for t in (parameters, first, second)
-        )
+        given = parameters, first, second
+        parameters, first, second = (t.clone(memory_format=torch.contiguous_format) for t in given)
     if parameters.device.type == "cpu":  # one pass over the memory instead of seven
         torch_adam.adam(  # which ignores strides
             [parameters], [grad.contiguous()], [first], [second], [], [torch.tensor(float(steps - 1))],

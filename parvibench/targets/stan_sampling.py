@@ -47,9 +47,7 @@ class NUTS:
         why, model = "", self._model
         if model.lost:  # it gives values of the parameters only
             why = f"values of {', '.join(model.lost)}, a unit vector, do not say where a chain is"
-        elif not np.allclose(
-            model.both(points)[0], [self._stanli.log_prob_grad(x)[0] for x in points.numpy()], rtol=1e-6
-        ):
+        elif not np.allclose(model.both(points)[0], [self._stanli.log_prob_grad(x)[0] for x in points.numpy()], 1e-6):
             why = "its transformed data are random, and each block would draw them anew"
         if why:
             raise UnsupportedError(f"stan-nuts does not run {model.program.file}: {why}")
