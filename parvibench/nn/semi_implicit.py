@@ -1,12 +1,12 @@
 """Semi-implicit samplers: x = mu(z) + sigma xi, one network and one sigma per coordinate and replicate.
 
-z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed
-form but easy draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the
-negative score of the conditional) and in log sigma^2; the way back to the parameters is the same.
+z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed form but easy
+draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the negative score of the
+conditional) and in log sigma^2; the way back to the parameters is the same.
 
-On regressions the network may first be fitted, as KSIVI's and SIVI-SM's codes do: ``pretraining`` steps of Adam on
-the mean squared error of the samples' mean prediction. They are iterations of the run, numbered t < 0, and cost
-``batch`` times the rows used over n each.
+On regressions the network may first be fitted, as KSIVI's and SIVI-SM's codes do: ``pretraining`` steps of Adam on the
+mean squared error of the samples' mean prediction. They are iterations of the run, numbered t < 0, and cost ``batch``
+times the rows used over n each.
 """
 
 from __future__ import annotations
