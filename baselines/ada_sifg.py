@@ -157,10 +157,7 @@ def slope_of_sigma(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: 
 
 
 def sigma_gradient(velocity: Tensor, w: Tensor) -> Tensor:
-    """F'(sigma) from the velocity s - grad log mu^ at the perturbed points and the unit noise: (R, 1, 1).
-
-    F'(sigma) = E[ (grad log mu^(x) - s(x)) . w ]: the part through the density itself integrates to zero.
-    """
+    """F'(sigma) = E[ (grad log mu^(x) - s(x)) . w ], (R, 1, 1): the part through the density integrates to zero."""
     return -(velocity * w).sum(-1, keepdim=True).mean(1, keepdim=True)
 
 

@@ -123,10 +123,7 @@ def _live(sampler: Any) -> tuple[Tensor, Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """dynesty prints the traceback of whatever its likelihood raises, which at the budget's end is no news.
-
-    It also warns of bounds that are inefficient, which the charge shows.
-    """
+    """Without the tracebacks, at a budget's end no news, and the warnings of inefficient bounds that dynesty prints."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

@@ -54,10 +54,7 @@ class Emcee(Algorithm[Settings, State]):
     example = Example(settings={}, steps=200, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """The ensemble at the task's initial points.
-
-        ``UnsupportedError`` with fewer than 2 D walkers, ``LibraryMissingError`` where emcee is not installed.
-        """
+        """The ensemble at the initial points; ``UnsupportedError`` with fewer than 2 D walkers."""
         imported_library("emcee")
         x = problem.init()
         if x.shape[1] < 2 * problem.dim:

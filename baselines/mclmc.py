@@ -188,10 +188,7 @@ def _with_scales(settings: Settings, state: State) -> State:
 
 
 def _with_correlation(state: State) -> State:
-    """Add the correlation with the anchor, pooled over chains and coordinates, until it is no longer positive.
-
-    tau = 2 (1/2 + rho_1 + rho_2 + ...); the field holds the half.
-    """
+    """Add the correlation with the anchor, while positive: tau = 2 (1/2 + rho_1 + ...), of which the field is half."""
     tuning = state.tuning
     mean = tuning.spread.mean().unsqueeze(1)
     products = ((tuning.anchor - mean) * (state.x - mean)).mean(1)

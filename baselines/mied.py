@@ -62,10 +62,7 @@ class MIED(Algorithm[Settings, AdamState]):
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithm of the energy up to a constant, (R,), and its gradient in x, (R, n, d), n >= 2.
-
-    ``log_density`` is (R, n), up to a constant; ``score`` (R, n, d).
-    """
+    """Logarithm of the energy up to a constant, (R,), and gradient in x; log densities are (R, n), scores (R, n, d)."""
     x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
     d = self_distances(x)
     if settings.mollifier == "riesz":

@@ -205,10 +205,7 @@ def weights(ratio: Tensor, change: Tensor) -> Tensor:
 
 
 def next_change(ratio: Tensor, log_w: Tensor, most: Tensor, share: float) -> Tensor:
-    """The largest b' - b up to ``most``, (R,), with a conditional effective sample size of the share, by bisection.
-
-    The share is of the weight of the particles with density.
-    """
+    """The largest b' - b up to ``most``, (R,), that leaves the share effective, of the weight of points with density."""
     wanted = torch.where(ratio > -math.inf, log_w, -math.inf).logsumexp(1) + math.log(share)
 
     def enough(change: Tensor) -> Tensor:

@@ -59,10 +59,7 @@ class StanNUTS(Algorithm[Settings, State]):
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        ``UnsupportedError`` where the task is no Stan program, or Stan's sampler does not run on it.
-        """
+        """Chains at the initial points; ``UnsupportedError`` where Stan's sampler does not run on the task."""
         if problem.native is None:
             raise UnsupportedError(f"{self.name} runs Stan programs only: name a task model.stan:data.json")
         x, limit = problem.init(), problem.meter.limit

@@ -155,10 +155,7 @@ def _start(judge: Target, n: int, generator: Generator) -> Tensor:
 
 
 def half_student(log_scale: Tensor, df: float, width: float) -> tuple[Tensor, Tensor]:
-    """Log density of exp(log_scale) under a Student t cut at 0, without Jacobian, and its derivative by log_scale.
-
-    df = inf is a half Gaussian, df = 1 a half Cauchy.
-    """
+    """Log density of exp(log_scale) under a Student t cut at 0 (df inf: Gaussian), without Jacobian, and derivative."""
     if df == math.inf:
         square = (2 * log_scale).exp() / width**2
         return -0.5 * square, -square

@@ -43,10 +43,7 @@ _FULL_BATCH_UP_TO = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class BNNTask(Task):
-    """Network regression on one table: a published split per replicate, all statistics from training rows.
-
-    No development set; predictions and likelihood in original units.
-    """
+    """Network regression on one table: a published split per replicate, no development set, original units."""
 
     table: str  #: name of the data set
     features: int  #: p

@@ -45,10 +45,7 @@ _PRIOR_PRECISION = 0.01
 
 
 class ICATarget(Target):
-    """The posterior of the unmixing matrix W, row-major, given observations (n, p).
-
-    ``tempered`` divides the log likelihood by n.
-    """
+    """The posterior of W, row-major, given observations (n, p); ``tempered`` divides the log likelihood by n."""
 
     prior_precision: float = _PRIOR_PRECISION
 

@@ -143,10 +143,7 @@ class Method(ABC):
 
     @classmethod
     def protocol(cls, preset: str) -> dict[str, Any]:
-        """What a preset contains in addition to settings: a subset of ``PROTOCOL_KEYS`` with values.
-
-        A key that is also a setting of the algorithm, as UIVI's ``burn_in``, is a setting.
-        """
+        """What a preset contains that is no setting: a subset of ``PROTOCOL_KEYS`` with values."""
         keys = set(PROTOCOL_KEYS) - set(cls.settings_type.model_fields)
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
 
@@ -155,10 +152,7 @@ class Method(ABC):
         return None
 
     def effective_step(self, settings: Any) -> float | None:
-        """The factor that really multiplies the velocity, in the units of x^2; None without one.
-
-        The samples of a generator have no velocity of their own.
-        """
+        """The factor that really multiplies the velocity, in the units of x^2; None without one, as of a generator."""
         if self.rescales or self.kind == "generator":
             return None
         return getattr(settings, "step_size", None)

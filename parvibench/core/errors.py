@@ -85,10 +85,7 @@ class BudgetExhausted(ParVIBenchError):
 
 
 class BudgetIgnored(BaseException):
-    """Raised by the meter when an algorithm keeps asking after ``BudgetExhausted``.
-
-    No subclass of ``Exception``: an adapter that catches every ``Exception`` must not catch this one.
-    """
+    """Raised by the meter when an algorithm keeps asking; no ``Exception``, which an adapter may catch."""
 
 
 def install_hint(extra: str) -> str:

@@ -214,10 +214,7 @@ def adopt(task: Task, place: str = "") -> None:
 
 
 def place_of(task: Task) -> str:
-    """Where another process can load the task from, as ``module:attribute`` or ``file.py:attribute``; else empty.
-
-    Objects of the main program and of a notebook have no place.
-    """
+    """``module:attribute`` or ``file.py:attribute`` for another process; empty of a main program's or notebook's."""
     known = _own.get(task.name)
     if known is not None and known[0] is task and known[1]:
         return known[1]
@@ -253,10 +250,7 @@ def load_algorithm(name: str) -> Algorithm:
 
 
 def load_method(name: str) -> Method:
-    """The algorithm or anchor of that name, or of ``module:attribute`` / ``file.py:attribute``.
-
-    ``UnknownNameError`` with near names; ``InputError`` where the attribute is neither.
-    """
+    """The algorithm or anchor of that name or place; ``UnknownNameError`` with near names, else ``InputError``."""
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
     place = name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)
     return as_method(load_object(place, "sampler"), name)
@@ -268,10 +262,7 @@ def is_elsewhere(name: str) -> bool:
 
 
 def as_method(found: Any, name: str = "") -> Method:
-    """An algorithm or anchor, given itself or its class, with all that a method must have.
-
-    ``InputError`` where it is neither, takes arguments, or lacks something; a line for each lack.
-    """
+    """An algorithm or anchor, given itself or its class; ``InputError`` with a line for each thing that it lacks."""
     from .algorithm import Method, shadowed
 
     owner = found if isinstance(found, type) else type(found)

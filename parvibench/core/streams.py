@@ -57,10 +57,7 @@ class Streams:
         self._shuffled: dict[int, tuple[int, Tensor]] = {}
 
     def normal(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
-        """Standard normal draws of the current step, ``(R, *shape)``: a view into the block, read only.
-
-        ``index`` tells apart several draws of one shape within a step.
-        """
+        """Standard normal draws of the step, ``(R, *shape)``, read only; ``index`` tells apart several of one shape."""
         return self._draw("normal", stream, tuple(shape), index)
 
     def uniform(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:

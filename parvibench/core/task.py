@@ -259,10 +259,7 @@ class Problem:
         self.start_cost = 0.0  #: score evaluations charged for them
 
     def init(self, n: int | None = None) -> Tensor:
-        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n.
-
-        The points of another n are others, not a subset.
-        """
+        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n."""
         self.started = True
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)

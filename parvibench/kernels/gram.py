@@ -60,10 +60,7 @@ def exp_(exponent: Tensor) -> Tensor:
 
 
 def median(values: Tensor) -> Tensor:
-    """Median of each row, (R, m) -> (R,), by NumPy's convention: the mean of the two middle values.
-
-    (``torch.median`` returns the lower of the two.)
-    """
+    """Median of each row, (R, m) -> (R,): the mean of the two middle values, not, as PyTorch's, the lower."""
     m = values.shape[1]
     low, high = (m - 1) // 2, m // 2
     if _is_long(values):

@@ -79,10 +79,7 @@ def adam_(
 def sgd_nesterov(
     parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, momentum: float = 0.9
 ) -> tuple[Tensor, Moments]:
-    """One descent step with Nesterov momentum in PyTorch's form: new parameters and moments.
-
-    v <- momentum v + g; parameters <- parameters - rate (g + momentum v)
-    """
+    """One descent step in PyTorch's form: v <- momentum v + g; parameters <- parameters - rate (g + momentum v)."""
     first = torch.add(grad, moments.first, alpha=momentum)
     direction = torch.add(grad, first, alpha=momentum)
     return (torch.sub(parameters, direction, alpha=learning_rate), Moments(first, moments.second, moments.steps + 1))

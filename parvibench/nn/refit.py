@@ -66,10 +66,7 @@ class RefitSettings(SteppedSettings):
         return Particles(x, Flow(network, moments, moved, moved_square, 0))
 
     def descend(self, flow: Flow, grad: Tensor, inplace: bool = False) -> Flow:
-        """One optimiser step of f along its gradient, (R, P).
-
-        ``inplace`` allows to overwrite what an earlier step has returned.
-        """
+        """One optimiser step of f along its gradient, (R, P); ``inplace`` may overwrite what a step before returned."""
         network, moments = flow.network, flow.moments
         rate = self.net_learning_rate * step_decay(moments.steps, self.net_decay, 1000)
         if self.net_optimiser == "adam":

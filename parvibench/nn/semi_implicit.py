@@ -127,10 +127,7 @@ class SemiImplicitSettings(SteppedSettings):
         return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
     def draw(self, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-        """Samples x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), m >= n, and xi (R, n, D).
-
-        Rows of z beyond n get a mu (``values[-1]``) but no x.
-        """
+        """x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D); z beyond n get no x."""
         n, dim = xi.shape[1:]
         network, log_var = split(parameters, dim)
         sigma = (0.5 * log_var).exp()

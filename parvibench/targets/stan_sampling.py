@@ -55,10 +55,7 @@ class NUTS:
     def block(
         self, start: Array, step: float, metric: Array, *, seed: int, warmup: int, draws: int, depth: int, acceptance: float
     ) -> Block:  # fmt: skip
-        """Transitions from a point (D,) with a step length and inverse metric (D,), which a warm-up adapts.
-
-        ``InputError`` where Stan's sampler fails.
-        """
+        """Transitions from a point with a step length and inverse metric, (D,); ``InputError`` where Stan fails."""
         try:
             fit = self._stanli.sample(
                 chains=1, parallel_chains=1, refresh=0, seed=seed, inits=start, warmup=warmup, samples=draws,
