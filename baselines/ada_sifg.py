@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
-from parvibench.nn.refit import Flow, PerturbedFlowSettings, Refitted
+from parvibench.nn.refit import Flow, Perturbed, PerturbedFlowSettings
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
@@ -80,7 +80,7 @@ _2D = _TOY | code(sigma_rule="dsm-inner-code")
 _KL = code(sigma_rule="kl-code")
 
 
-class AdaSIFG(Refitted[Settings, State]):
+class AdaSIFG(Perturbed[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
@@ -123,10 +123,6 @@ class AdaSIFG(Refitted[Settings, State]):
             velocity = settings.velocity(problem, flow, z, moved, *settings.draw(streams, z.shape[1:], index=1))
         z, flow = settings.move(z, velocity, flow)
         return State(z, moved, flow), Info(moved.flatten())
-
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Fresh draws from mu^; particles are taken in turn when n is not their number."""
-        return settings.fresh(state.x, state.sigma, n, streams)
 
 
 def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:

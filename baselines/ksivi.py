@@ -116,10 +116,6 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
         "student-t-gaussian": _STUDENT,
     }
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
-        """Random network, constant sigma."""
-        return settings.start(problem.dim, streams)
-
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the kernel Stein discrepancy of fresh samples."""

@@ -24,17 +24,15 @@ outputs are fresh draws (the code's mixtures judge the x of the last iteration, 
 
 from typing import ClassVar
 
-from torch import Tensor
-
 from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
-from parvibench.nn.refit import Particles, PerturbedFlowSettings, Refitted
+from parvibench.nn.refit import Particles, Perturbed, PerturbedFlowSettings
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
 _TOY = TOY | paper(step_size=0.01)
 
 
-class SIFG(Refitted[PerturbedFlowSettings, Particles]):
+class SIFG(Perturbed[PerturbedFlowSettings, Particles]):
     """Semi-implicit functional gradient flow."""
 
     name = "sifg"
@@ -65,9 +63,3 @@ class SIFG(Refitted[PerturbedFlowSettings, Particles]):
         flow = settings.fit(flow, settings.perturbed(z, settings.sigma, w, streams))
         velocity = settings.velocity(problem, flow, z, settings.sigma, w, w_score)
         return settings.move(z, velocity, flow)
-
-    def output(
-        self, problem: Problem, settings: PerturbedFlowSettings, state: Particles, n: int, streams: Streams
-    ) -> Tensor:
-        """Fresh draws from mu^; particles are taken in turn when n is not their number."""
-        return settings.fresh(state.x, settings.sigma, n, streams)

@@ -74,10 +74,6 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
         **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
     }
 
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
-        """Random network, constant sigma."""
-        return settings.start(problem.dim, streams)
-
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""
         if state.t < 0:

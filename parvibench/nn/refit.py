@@ -1,7 +1,7 @@
 """Flows of particles along a small network, refitted by a few optimiser steps within every iteration."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
@@ -163,10 +163,18 @@ class PerturbedFlowSettings(RefitSettings):
             return problem.score(x_score) - mixture_score(x, z, sigma)
         return problem.score(x_score) - self.network(problem.dim).forward(flow.network, x)[-1]
 
-    def fresh(self, z: Tensor, sigma: Tensor | float, n: int, streams: Streams) -> Tensor:
-        """Draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""
-        rows = torch.arange(n, device=z.device) % z.shape[1]
-        return z[:, rows] + sigma * streams.normal("output", (n, z.shape[2]))
+
+P = TypeVar("P", bound=PerturbedFlowSettings)
+
+
+class Perturbed(Refitted[P, T]):
+    """Base of flows whose particles carry mu^ = mu * N(0, sigma^2 I), sigma in the state where it moves."""
+
+    def output(self, problem: Problem, settings: P, state: Any, n: int, streams: Streams) -> Tensor:
+        """Fresh draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""
+        rows = torch.arange(n, device=state.x.device) % state.x.shape[1]
+        sigma = getattr(state, "sigma", settings.sigma)
+        return state.x[:, rows] + sigma * streams.normal("output", (n, state.x.shape[2]))
 
 
 class FunctionalFlowSettings(RefitSettings):

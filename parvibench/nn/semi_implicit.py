@@ -188,6 +188,10 @@ class SemiImplicit(Algorithm[S, T]):
 
     kind: ClassVar[Kind] = "generator"
 
+    def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> Any:
+        """Random network, constant sigma."""
+        return settings.start(problem.dim, streams)
+
     @torch.no_grad()
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:
         """Fresh draws, (R, n, D), from the average of the parameters where there is one."""
