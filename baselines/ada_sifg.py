@@ -126,10 +126,9 @@ class AdaSIFG(Perturbed[Settings, State]):
 
 
 def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:
-    """Inner steps that move f and sigma at once, the points staying where the first sigma put them.
+    """f and sigma, (R, 1, 1), after inner steps that move both, the points staying where the first sigma put them.
 
-    Both descend mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma: the code
-    differentiates in sigma' too. Returns f and sigma, (R, 1, 1).
+    Along mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma, with respect to it too.
     """
     net, first = settings.network(z.shape[2]), sigma
     x = z + first * w

@@ -110,9 +110,8 @@ class Dynesty(Algorithm[Settings, State]):
         points = np.concatenate([dead["v"].reshape(-1, problem.dim), state.live[0].numpy()])
         logs = np.concatenate([dead["logwt"], state.log_live[0].numpy() + last - math.log(state.live.shape[1])])
         weights = torch.from_numpy(np.exp(logs - logs.max()))
-        rows = torch.multinomial(
-            weights, n, replacement=True, generator=streams.generator("output", streams.replicates[0], streams.step)
-        )
+        generator = streams.generator("output", streams.replicates[0], streams.step)
+        rows = torch.multinomial(weights, n, replacement=True, generator=generator)
         return torch.from_numpy(points)[rows].to(problem.device, problem.dtype).unsqueeze(0)
 
 

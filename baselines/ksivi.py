@@ -144,10 +144,9 @@ class KSIVIUStat(KSIVI):
 def discrepancy_gradient(
     problem: Problem, settings: Settings, parameters: Tensor, noise: Noise, temper: float, w: float, batches: int
 ) -> Tensor:
-    """Gradient of L - w mean log p in the parameters, (R, P + D), from the noise of n samples.
+    """Gradient of L - w mean log p in the parameters, (R, P + D), from noise of ``batches`` times M samples.
 
-    n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
-    target's score, in the term of w too.
+    ``temper`` multiplies the target's score, in the term of w too.
     """
     made = settings.draw(parameters, *noise)
     x = made.x

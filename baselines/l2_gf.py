@@ -73,8 +73,7 @@ def functional_gradient(
 ) -> tuple[Tensor, Tensor]:
     """f(x_i), (R, n, D), and the gradient (R, P) of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
 
-    In f's parameters. x, the score s and the directions e of the divergence estimate are (R, n, D), the exponent p is
-    (R, 1, 1), by default 2.
+    x, the score s and the directions e are (R, n, D), the exponent p is (R, 1, 1), by default 2.
     """
     n = x.shape[1]
     values = net.forward_tangent(network, x, e)

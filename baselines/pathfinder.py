@@ -228,8 +228,7 @@ def pareto_smoothed(log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
 def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
     """Shape of a generalised Pareto distribution fitted to the largest of (..., M) log ratios, (...); 1 with under 25.
 
-    Zhang & Stephens (2009), Technometrics 51:316-325, with the prior of Vehtari et al. (2024). ``kept``: number of
-    draws, (...).
+    Zhang & Stephens (2009), Technometrics 51:316-325, with the prior of Vehtari et al. (2024); ``kept`` of M are there.
     """
     m, total = log_ratios.shape[-1], kept.unsqueeze(-1)
     there = torch.arange(m, device=kept.device) < total

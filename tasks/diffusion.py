@@ -89,9 +89,8 @@ class DiffusionTarget(Target):
         self._precision = precision.to(device, dtype)
         # Each observation at its step and, for no reason but the shape, at the four steps before.
         self._data = self._y.repeat_interleave(_EVERY)
-        self._constant = -0.5 * (
-            self.dim * math.log(2 * math.pi * euler.dt) + len(y) * math.log(2 * math.pi * _NOISE_SD**2)
-        )
+        path, noise = 2 * math.pi * euler.dt, 2 * math.pi * _NOISE_SD**2
+        self._constant = -0.5 * (self.dim * math.log(path) + len(y) * math.log(noise))
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log of p(x) p(y | x) in nats: (R, N, D) -> (R, N)."""

@@ -56,10 +56,8 @@ class ICATarget(Target):
         self._x = x
         #: Power of the likelihood.
         self._power = 1 / self.rows if tempered else 1.0
-        # Of the sources' 1/pi and of the prior.
-        self._constant = -self._power * self.rows * self._channels * math.log(math.pi) - 0.5 * self.dim * math.log(
-            2 * math.pi / _PRIOR_PRECISION
-        )
+        prior = 0.5 * self.dim * math.log(2 * math.pi / _PRIOR_PRECISION)
+        self._constant = -self._power * self.rows * self._channels * math.log(math.pi) - prior  # of sources: 1/pi
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log of likelihood times prior in nats; -inf at singular W: (R, N, D) -> (R, N)."""

@@ -71,9 +71,8 @@ class RegressionTarget(JointTarget):
         prior, slope = half_student(log_sigma, *self._noise)
         pull = self._precision * b
         log_p = prior - 0.5 * squares - (self._rows - 1) * log_sigma - 0.5 * (pull * b).sum(-1, keepdim=True)
-        return log_p.squeeze(-1), torch.cat(
-            [-precision * (residual @ self._r) - pull, squares - self._rows + 1 + slope], -1
-        )
+        by_sigma = squares - self._rows + 1 + slope
+        return log_p.squeeze(-1), torch.cat([-precision * (residual @ self._r) - pull, by_sigma], -1)
 
 
 class DiamondsTarget(RegressionTarget):

@@ -75,8 +75,8 @@ class Meter:
     def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
         """Book a call before it is made.
 
-        ``BudgetExhausted`` where the call would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred
-        such calls.
+        ``BudgetExhausted`` where it would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred of
+        them.
         """
         asked = scores, hvps, log_densities
         scores += self.scores

@@ -146,8 +146,7 @@ class Task(ABC):
     def canonical(self, x: Tensor) -> Tensor:
         """A representative of every point under the symmetries of the density, (..., D); by default the point itself.
 
-        Metrics compare samples and reference in these coordinates, so that samples in a mode that is equal to the
-        reference's by symmetry count as correct.
+        Metrics compare in these coordinates, so that samples in a mode equal to the reference's count as correct.
         """
         return x
 
@@ -179,10 +178,10 @@ class Task(ABC):
     ) -> Problem:
         """What an algorithm sees of this task.
 
-        ``replicates`` are their ids, or how many (ids 0, 1, ...); initial points and batches depend on ``seed`` and on
-        the task's name only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations
-        per replicate; with ``full_batch`` scores are exact instead of the protocol's mini-batches; ``start`` is where
-        initial points are from.
+        ``replicates`` are their ids, or how many (ids 0, 1, ...); initial points and batches depend on ``seed`` and the
+        task's name only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations per
+        replicate; with ``full_batch`` scores are exact instead of mini-batches; ``start`` is where initial points are
+        from.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)

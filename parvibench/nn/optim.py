@@ -91,10 +91,9 @@ def step_decay(steps: int, factor: float, every: int) -> float:
 
 
 def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-    """The velocity divided by its running root mean square, as in the original code of SVGD, and the new H.
+    """The velocity over its running root mean square, as in the original code of SVGD, and the new H.
 
-    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more than about the
-    step size per iteration, whatever the scale of the target.
+    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)): a coordinate moves by about a step at most.
     """
     square = velocity.square()
     mean_square = square if first else torch.lerp(mean_square, square, 0.1)
