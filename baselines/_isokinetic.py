@@ -11,9 +11,9 @@ At a fixed point the force turns u within the plane of u and e = s / |s| (B); wi
     u <- (u + e (sinh d + c (cosh d - 1))) / (cosh d + c sinh d),
     kinetic energy <- kinetic energy + (D - 1) log(cosh d + c sinh d),
 
-written below with exp(-d), which does not overflow. ``leapfrog`` is B(1/2) A B(1/2), one score a step; ``minimal-norm``
-is B(lambda) A(1/2) B(1 - 2 lambda) A(1/2) B(lambda) with McLachlan's lambda, two scores a step, of about a ninth of the
-leapfrog's energy error. On a line (D = 1) there is nothing to turn.
+written below with exp(-d), which does not overflow. ``leapfrog`` is B(1/2) A B(1/2), one score a step;
+``minimal-norm`` is B(lambda) A(1/2) B(1 - 2 lambda) A(1/2) B(lambda) with McLachlan's lambda, two scores a step, of
+about a ninth of the leapfrog's energy error. On a line (D = 1) there is nothing to turn.
 """
 
 from __future__ import annotations

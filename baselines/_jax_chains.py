@@ -33,7 +33,9 @@ class ChainSettings(AlgorithmSettings):
 class TreeSettings(ChainSettings):
     """Settings of the No-U-Turn sampler, whoever implements it."""
 
-    target_acceptance: float = Field(0.8, gt=0, lt=1, description="mean acceptance that the step is adapted to; Stan")
+    target_acceptance: float = Field(
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
+    )
     max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; BlackJAX, NumPyro, Stan")
 
 

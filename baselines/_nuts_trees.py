@@ -287,7 +287,7 @@ def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, eval
 
 
 def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:
-    """Mask (P,) by slots of both halves' first leaves (P, 6 D), momenta at the last and sums up to them (P, D)."""
+    """Subtrees that turn, (P,) bool, by slots of first leaves (P, 6 D), momenta at the last and their sums (P, D)."""
     first, _, sum_first, middle, before_middle, sum_middle = window.view(len(window), 6, end.shape[1]).unbind(1)
     whole = total - sum_first
     front = sum_middle - sum_first + middle

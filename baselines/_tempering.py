@@ -7,15 +7,16 @@ N(m, diag(s^2)), normalised, so that constants of pi come out relative to one. W
 
 and MALA takes steps in units of s: x' = x + eta s^2 s_b(x) + sqrt(2 eta) s noise.
 
-What the base must be: broad enough to cover the target, and known as a density. Where ``base_sd`` is given, it is N(0,
-base_sd^2 I); where the target declares a Gaussian prior, that prior, and the path tempers the likelihood. Elsewhere it
-is fitted: points, half of them the task's initial points and half draws from N(0, 9 I), move by MALA at b = 1; m is
-their mean, s their standard deviation in each coordinate times 1 + D^(-1/4): room for tails, at a cost in nats that
-grows with sqrt(D) only. Points whose density is out of all proportion to the best (by more than 10 + 2 D nats) do not
-count.
+What the base must be: broad enough to cover the target, and known as a density. Where ``base_sd`` is given, it is N(0, base_sd^2 I);
+where the target declares a Gaussian prior, that prior, and the path tempers the likelihood. Elsewhere it is fitted: points, half
+of them the task's initial points and half draws from N(0, 9 I), move by MALA at b = 1; m is their mean, s their standard
+deviation in each coordinate times 1 + D^(-1/4): room for tails, at a cost in nats that grows with sqrt(D) only. Points
+whose density is out of all proportion to the best (by more than 10 + 2 D nats) do not count.
 
-Traps: a mode that no point reached in the warm-up may be missed; and where modes differ in width, the narrow ones are
-empty until b is close to 1, and no ladder fills them then, as on ``phase-transition-20d`` (see there).
+Traps: a mode that no point reached in the warm-up may be missed. Along this path a mode of width w in D dimensions has a mass in
+proportion to w^(D (1 - b)). Where modes differ in width, the narrow ones are empty until b is close to 1, and then no step of the
+ladder fills them (Woodard, Schmidler & Huber 2009, Electron. J. Probab. 14:780-804): ``gmm5-10d`` and ``phase-transition-20d`` are such
+targets, whatever the number of temperatures.
 """
 
 from __future__ import annotations

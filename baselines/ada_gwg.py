@@ -1,12 +1,12 @@
 """Adaptive generalised Wasserstein gradient flow (Ada-GWG).
 
-Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516. Steepest descent of KL(mu || pi) where velocities are measured by
-||v||_p^p / p instead of the Euclidean norm. With r = s - grad log mu and q = p / (p - 1),
+Cheng, Zhang, Yu & Zhang (2023), arXiv:2310.16516. Steepest descent of KL(mu || pi) where velocities are
+measured by ||v||_p^p / p instead of the Euclidean norm. With r = s - grad log mu and q = p / (p - 1),
 
     f* = sign(r) |r|^(q-1) = argmin_f E_mu [ -s . f - div f + ||f||_p^p / p ]
 
-Each iteration: N' optimiser steps on that loss over the current particles (div f by e^T J_f e as in L2-GF, which is p =
-2), then
+Each iteration: N' optimiser steps on that loss over the current particles (div f by e^T J_f e as in L2-GF,
+which is p = 2), then
 
     x_i <- x_i + h f(x_i)
     p   <- clip( p + eta_p A'(p) ),   A(p) = 1/p E ||r||_q^q with r fixed, so that |r| = |f|^(p-1):
@@ -14,15 +14,16 @@ Each iteration: N' optimiser steps on that loss over the current particles (div 
 
 Every replicate has its own p.
 
-Traps: (1) the SIFG paper's scripts, hold three more rules for p (``p_rule``), the last two against this one's
-direction. With f that of an inner step before f moves, B(p) = E ||f||_p^p / p,
+Traps: (1) the SIFG paper's scripts, by the authors of both papers, hold three more rules for p (``p_rule``), the last
+two against this one's direction. With f that of an inner step before f moves, B(p) = E ||f||_p^p / p,
     mixture-code: p + eta_p A'(p) in every inner step, left out if p would fall to 1.1 or below, no upper bound;
     ica-code:     p - eta_p n A'(p) once per iteration: a sum over particles, clipped (``p_clip``);
     network-code: SGD with momentum 0.9 in every inner step up B'(p), p in both places and f fixed, clipped.
 A clipped slope of 0.2 moves p by up to 0.2 eta_p / (1 - 0.9) per inner step: with eta_p = 1e-4 and ten inner steps,
-from 2 to the bound 4 in a thousand iterations. Some scripts hold p still at first (``p_start``). (2) As in L2-GF the
-SIFG paper's mixture scripts divide the velocity by n = 1000: ``velocity_divisor``. (3) log|f| is -inf at f = 0, where
-|f|^p log|f| is 0.
+from 2 to the bound 4 in a thousand iterations. Some scripts hold p still at first (``p_start``) or, as committed,
+for good: as for L2-GF, which they run by the same lines.
+(2) As in L2-GF the SIFG paper's mixture scripts divide the velocity by n = 1000: ``velocity_divisor``.
+(3) log|f| is -inf at f = 0, where |f|^p log|f| is 0.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Settings(FunctionalFlowSettings):
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
     p_max: float | None = Field(6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks, none on toys")
-    p_clip: float | None = Field(None, gt=0, description="bound of p's slope; code: 0.1 ICA, 0.2 networks, no toys")
+    p_clip: float | None = Field(None, gt=0, description="bound of p's slope; code: 0.1 ICA, 0.2 networks")
     p_start: int = Field(0, ge=0, description="first iteration that moves p; code: 6 mixtures, 5001 Monomial Gamma")
 
     @model_validator(mode="after")

@@ -18,7 +18,7 @@ scripts move sigma along another quantity, the gradient in sigma of mean_i || f(
 fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets sigma only grow, by about 4 D eta_s /
 sigma^5 per iteration. (4) With one w, f may fit the noise of the very points at which F' is taken, which biases sigma
 upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching loss itself,
-mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule= "dsm-inner-code"``.
+mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule="dsm-inner-code"``.
 """
 
 from __future__ import annotations

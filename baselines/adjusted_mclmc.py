@@ -16,9 +16,10 @@ L = 1.3 sqrt(sum of variances); eps with that L; variances and L again; eps agai
 
 Departs from the paper: acceptance and variances are pooled over the N chains of a replicate; dual averaging is centred
 at the eps it begins with, not at ten times that, which a warm-up of a few trajectories does not forget; n is
-pseudo-random where the program takes Halton numbers; no Langevin noise within trajectories. Traps: the error of the
-kinetic energy, (D - 1) log(cosh d + c sinh d), belongs into W, and an n that depended on where the chain is would need
-a correction.
+pseudo-random where the program takes Halton numbers; the paper's last part, L from the autocorrelation time, is off in
+the program and not here; no Langevin noise within trajectories. Traps: the error of the kinetic energy,
+(D - 1) log(cosh d + c sinh d), belongs into W (without it almost everything is rejected), and an n that depended on
+where the chain is would need a correction.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ of q smoothed by the kernel, E_q log(q * k), whose Wasserstein gradient is exact
 
     v(x_i) = s(x_i) - sum_j grad_{x_i} k_ij / sum_j k_ij - sum_j grad_{x_i} k_ij / sum_l k_jl
 
-with k_ij = exp(-||x_i - x_j||^2 / h): GFSD's velocity and a term that is symmetric to it, so that the repulsions of all
-pairs cancel and the flow descends (1/n) sum_i [ log (sum_j k_ij) - log p(x_i) ] where h is fixed. With w_ij = k_ij /
-sum_l k_il,
+with k_ij = exp(-||x_i - x_j||^2 / h): GFSD's velocity and a term that is symmetric to it, so that the repulsions of
+all pairs cancel and the flow descends (1/n) sum_i [ log (sum_j k_ij) - log p(x_i) ] where h is fixed. With
+w_ij = k_ij / sum_l k_il,
 
     v(x_i) = s(x_i) + (2/h) [ x_i (1 + sum_j w_ji) - sum_j (w_ij + w_ji) x_j ]
 """

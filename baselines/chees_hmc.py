@@ -19,7 +19,8 @@ that does not end within it goes on in the next. Its number of steps does not de
 states shown have the exact law. Warm-up ends when a quarter of the evaluations is charged (without a limit of them:
 after a quarter of the steps foreseen). Departs from the paper: the first eps is ``_adaptation.reasonable_step``, and in
 the first eighth of warm-up T is 2 eps.
-Trap: a chain that falls into a minor mode stays, and T is learnt from it as well; ``start: laplace`` helps.
+Trap: a chain that falls into a minor mode stays. On `low-dim-gauss-mix` from N(0, I) 45 of 100 chains are 200 nats below the
+mass after 80,000 scores (of `nuts`, 32), and T is learnt from them as well; from a Laplace fit (``start: laplace``), none.
 """
 
 from __future__ import annotations

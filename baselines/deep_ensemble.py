@@ -1,18 +1,19 @@
 """Deep ensembles: independent optimisations of the posterior's mode.
 
-Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474, Algorithm 1, with the task's posterior in place of the
-likelihood. Every particle starts from its own draw of the task's initial distribution and ascends by Adam on mini-batch
-scores,
+Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474, Algorithm 1, with the task's posterior in place
+of the likelihood. Every particle starts from its own draw of the task's initial distribution and ascends by
+Adam on mini-batch scores,
 
     x_i <- x_i + Adam( s_B(x_i) ),   i = 1..N, no noise and no interaction
 
-Departures: members share the mini-batch of the step, where the paper shuffles for each; no adversarial examples; the
-networks and their noise model are the task's.
+No sampler: on a log-concave target all particles end at the mode. Departures: members share the mini-batch
+of the step, where the paper shuffles for each; no adversarial examples; the networks and their noise model
+are the task's.
 
 Trap: where the state holds the log precision lambda of a prior on many weights, the joint density grows like
-lambda^(D/2) as the weights vanish, and its mode is all weights zero: long runs end there, predicting the mean. ``held``
-keeps coordinates at the end of the state at their start; 1 keeps lambda on the network tasks, so that each member
-decays its weights by its own draw from the prior.
+lambda^(D/2) as the weights vanish, and its mode is all weights zero: long runs end there, predicting the
+mean. ``held`` keeps coordinates at the end of the state at their start; 1 keeps lambda on the network tasks,
+so that each member decays its weights by its own draw from the prior.
 """
 
 from typing import ClassVar

@@ -1,15 +1,15 @@
 """Nested sampling, as dynesty implements it.
 
-Skilling (2006), doi:10.1214/06-BA127; Speagle (2020), arXiv:1904.02180. N live points are replaced one by one, the
-worst by a draw from the base measure within the contour of its likelihood; bounds are ellipsoids, moves random walks or
-slices.
+Skilling (2006), doi:10.1214/06-BA127; Speagle (2020), arXiv:1904.02180. N live points are replaced one by one, the worst
+by a draw from the base measure within the contour of its likelihood; bounds are ellipsoids, moves random walks or slices.
 
 A task has no prior: the base measure is N(0, base_sd^2 I), and the likelihood the density divided by it. Where the base
 is narrower than the target, tails are lost; wider costs evaluations, about D log(base_sd / sd) N of them. No gradients:
 every log density is charged as one evaluation, one point a call.
 
 A step is N / 10 replacements, at least one; one that the budget cannot pay for is dropped. The samples are draws, with
-replacement, from dead and live points by their weights. A run that has ended by its own criterion stops there.
+replacement, from dead and live points by their weights. A run that has ended by its own criterion stops there. dynesty
+keeps its bounds in itself: a run cannot resume.
 """
 
 import contextlib
@@ -122,7 +122,7 @@ def _live(sampler: Any) -> tuple[Tensor, Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the tracebacks, at a budget's end no news, and the warnings of inefficient bounds that dynesty prints."""
+    """Silence about tracebacks, at a budget's end no news, and inefficient bounds, both of which dynesty prints."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

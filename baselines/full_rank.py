@@ -1,7 +1,8 @@
 """Full-rank Gaussian variational inference (ADVI's full-rank family; Pyro's AutoMultivariateNormal).
 
-Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788, Section 2.4. Samples x = m + L eps, eps ~ N(0, I),
-L lower triangular with a positive diagonal, maximise the evidence bound E log p(x) + sum_d log L_dd + const by Adam:
+Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788, Section 2.4. Samples x = m + L eps,
+eps ~ N(0, I), L lower triangular with a positive diagonal, maximise the evidence bound
+E log p(x) + sum_d log L_dd + const by Adam:
 
     d/dm = E s(x),   d/dL = lower triangle of E[ s(x) eps^T ],   d/dlog L_dd = L_dd E[ s_d eps_d ] + 1
 

@@ -8,9 +8,9 @@ gradient flow of KL(q || p), whose velocity is s - grad log q, with q smoothed b
 that is s(x_i) + (2/h) (x_i - m_i), with m_i the mean of all particles weighted by k_ij. The bandwidth is the median's,
 or that of the heat equation (``parvibench.kernels.heat``).
 
-Trap: a particle whose kernel reaches no other has v = s and falls to a mode; particles pair or cluster where h is much
-below their distances, as the paper shows of GFSD and Blob with the median. In the limit the smoothed density equals the
-target at the particles, so that these alone are too narrow: on N(0, 1) their variance is near 1 - h/2.
+Trap: a particle whose kernel reaches no other has v = s and falls to a mode; particles pair or cluster where h is
+much below their distances, as the paper shows of GFSD and Blob with the median. In the limit the smoothed density
+equals the target at the particles, so that these alone are too narrow: on N(0, 1) their variance is near 1 - h/2.
 """
 
 from torch import Tensor

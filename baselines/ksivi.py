@@ -26,7 +26,8 @@ Options: ``regularisation`` w adds -w mean log p(x_i) of the first batch to the 
 arXiv:2301.13528); ``affine_invariant`` takes G = F C^-1 F'^T with C the first batch's covariance, fixed (Table 3).
 
 Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after each
-step, where the code cuts the value it uses; the code's mini-batches are in file order.
+step, where the code cuts the value it uses; the code's mini-batches are in file order; the task's initial
+distribution is not used.
 """
 
 from dataclasses import replace

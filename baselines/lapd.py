@@ -5,11 +5,11 @@ Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Algorithm 1. With log pi = -f
     w = x - eta~ grad f(x),   eta~ = (e^{m eta} - 1) / m          stage 1: drift of f alone
     x <- e^{-m eta} w + sqrt((1 - e^{-2 m eta}) / m) xi           stage 2: exact OU flow of the prior
 
-so that directions in which only the prior acts carry no bias. Any m > 0 defines an f; a Gaussian prior's own precision
-is taken where the task declares one, with a warning where the settings name another. m -> 0 is ULA.
+so that directions in which only the prior acts carry no bias. Any m > 0 defines an f; a Gaussian prior's
+own precision is taken where the task declares one, with a warning where the settings name another. m -> 0 is ULA.
 
-Note: the two stages combine to x + eta' s(x) + sqrt(eta' (2 - m eta')) xi with eta' = (1 - e^{-m eta}) / m: the drift
-of ULA with less noise.
+Note: the two stages combine to x + eta' s(x) + sqrt(eta' (2 - m eta')) xi with eta' = (1 - e^{-m eta}) / m:
+the drift of ULA with less noise. The paper has no experiments and no code; its theory fixes no eta.
 """
 
 import math
@@ -26,7 +26,7 @@ class Settings(SteppedSettings):
     """Settings of LAPD."""
 
     step_size: float = Field(0.01, gt=0, description="eta, the time of the OU flow, in x^2; ours")
-    prior_precision: float | None = Field(None, gt=0, description="m, in 1/x^2, where the task has none; None: 1")
+    prior_precision: float | None = Field(None, gt=0, description="m, in 1/x^2, if the task has none; None: 1 (paper)")
 
 
 class LAPD(Algorithm[Settings, ParticleState]):

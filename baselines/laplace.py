@@ -1,19 +1,20 @@
 """Laplace approximation: a normal with the mode as mean and the inverse negative Hessian there as covariance.
 
 Tierney & Kadane (1986), JASA 81:82-86; Bishop (2006), Section 4.4. L-BFGS (``parvibench.nn.lbfgs``) climbs from S of
-the task's initial points; the highest end is the mode m. Columns of the precision are central differences of the score,
+the task's initial points; the highest end is the mode m. Columns of the precision are central differences of the
+score,
 
     P e_i = - [ s(m + d_i e_i) - s(m - d_i e_i) ] / (2 d_i),   x = m + P^(-1/2) xi,   xi ~ N(0, I)
 
-with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the others, eps that of the arithmetic, which
-is double precision where the density takes it: in single precision searches end early on badly scaled densities.
+with d_i the share (100 eps)^(1/3) of the standard deviation of x_i given the others, eps that of the arithmetic, which is
+double precision where the density takes it: in single precision searches end early on badly scaled densities.
 
 A step scores S points: one of each search, then two of each of S / 2 columns; ceil(2 D / S) steps make a Hessian. Until
 it is there, columns not yet measured are those of L-BFGS's diagonal. A run ends when all are measured, whatever its
 budget: measured again at the d_i that follow, standard deviations change by 1e-8 at most.
 
-Departure: the negative Hessian is not always positive definite (a search cut short, a density without a maximum). Its
-eigenvalues are then raised to 1e-6 of the largest. Traps: one of several modes is all there is; where the density is
+Departure: the negative Hessian is not always positive definite (a search cut short, a density without a maximum).
+Its eigenvalues are then raised to 1e-6 of the largest. Traps: one of several modes is all there is; where the density is
 not normal about the mode, as at a boundary or in a funnel's neck, the covariance says little of its mass.
 """
 

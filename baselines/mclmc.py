@@ -1,8 +1,8 @@
 """Microcanonical Langevin Monte Carlo (MCLMC), unadjusted.
 
 Robnik, De Luca, Silverstein & Seljak (2023), Microcanonical Hamiltonian Monte Carlo, JMLR 24(311), arXiv:2212.08549;
-the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is constant,
-not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
+the Langevin version: Robnik & Seljak (2023), Fluctuation without dissipation, arXiv:2303.18221. The energy is
+constant, not drawn: a particle of unit speed is turned by the force (``_isokinetic``), and after every step of length eps
 
     u <- (u + nu z) / |u + nu z|,   nu = sqrt((exp(2 eps / L) - 1) / D),   z ~ N(0, I):
 
@@ -12,18 +12,18 @@ energy error, which the tuning holds at a variance of 5e-4 per dimension.
 The tuning (Section 6 and the authors' program), over the first quarter of the charged budget, per replicate, has four
 equal parts:
 
-1. eps, in the first three: an energy error predicts, by Var[E] ~ eps^6, the length that would have the wanted variance;
-   predictions are averaged with a memory of 150 and less weight for those far off.
-2. In the second, variances of the coordinates: they become the scales (``precondition``), and L = sqrt(D), else L =
-   sqrt(sum of variances): the size of the posterior.
+1. eps, in the first three: an energy error predicts, by Var[E] ~ eps^6, the length that would have the wanted
+   variance; predictions are averaged with a memory of 150 and less weight for those far off.
+2. In the second, variances of the coordinates: they become the scales (``precondition``), and L = sqrt(D), else
+   L = sqrt(sum of variances): the size of the posterior.
 3. In the last, the autocorrelation time tau, in steps: L = 0.4 eps tau (``length_rule``).
 
 Departs from the paper: the N chains of a replicate pool their energy errors, variances and correlations, where one
-chain averages over time; the correlation with the positions at the beginning of the last part is summed while it is
-positive, and where the warm-up ends before that does, L stays at the posterior's size. A chain whose step ends in NaN
-stays and turns round; the bound on eps then falls by a fifth, as in the program. Traps: eps is a length in units of the
-scales, not the eta of other methods; nu has the D of the target, the force D - 1; and tau must be counted in steps of
-the last eps.
+chain averages over time; the correlation of the chains with their positions at the beginning of the last part is
+summed while it is positive, where an effective sample size comes from the stored path, and where the warm-up ends
+before the sum does, L stays at the posterior's size. A chain whose step ends in NaN stays and turns round; the bound
+on eps then falls by a fifth, as in the program. Traps: eps is a length in units of the scales, not the eta of other
+methods; nu has the D of the target, the force D - 1; and tau must be counted in steps of the last eps.
 """
 
 import math
@@ -52,7 +52,7 @@ class Settings(AlgorithmSettings):
     """Settings of MCLMC."""
 
     energy_variance: float = Field(
-        5e-4, gt=0, description="wanted variance of the energy error over D, nats^2; program"
+        5e-4, gt=0, description="wanted variance of a step's energy error per dimension, nats^2; the program's"
     )
     integrator: Integrator = Field("minimal-norm", description="of the isokinetic dynamics; minimal-norm: the paper's")
     length_rule: Literal["autocorrelation", "size"] = Field(

@@ -1,15 +1,15 @@
 """Mean-field Gaussian variational inference (ADVI's diagonal family; Pyro's AutoNormal).
 
-Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788, Algorithm 1. Samples x = m + sd eps, eps ~ N(0, I),
-maximise the evidence bound E log p(x) + sum_d log sd_d + const by Adam:
+Kucukelbir, Tran, Ranganath, Gelman & Blei (2017), arXiv:1603.00788, Algorithm 1. Samples x = m + sd eps,
+eps ~ N(0, I), maximise the evidence bound E log p(x) + sum_d log sd_d + const by Adam:
 
     d/dm = E s(x),   d/dlog sd = E[ s(x) sd eps ] + 1
 
 On a Gaussian target the best sd is that of each coordinate given all others, less than the marginal one.
 
-Departures: Adam in place of the paper's step-size sequence; x is unconstrained here, so there is no transformation; m
-starts at one draw of the task's initial distribution, as the centre of that distribution is a symmetric point of
-network posteriors.
+Departures: Adam in place of the paper's step-size sequence; x is unconstrained here, so there is no
+transformation; m starts at one draw of the task's initial distribution, as the centre of that distribution is
+a symmetric point of network posteriors. Pyro's optimisation loop is not used: see parvibench.nn.variational.
 """
 
 import torch

@@ -1,19 +1,20 @@
 """Mollified interaction energy descent (MIED).
 
-Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400. Particles descend, by Adam, the logarithm of the energy
+Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400. Particles descend, by Adam, the logarithm of
+the energy
 
     E = 1/n^2 sum_ij phi(x_i - x_j) ( p(x_i) p(x_j) )^(-a),   a = 1/2
 
-with a mollifier phi; for narrow phi it is the integral of mu^2 / p, least at mu = p. With the weights P_ij = softmax
-over all pairs of log phi_ij - a (log p_i + log p_j),
+with a mollifier phi; for narrow phi it is the integral of mu^2 / p, least at mu = p. With the weights
+P_ij = softmax over all pairs of log phi_ij - a (log p_i + log p_j),
 
     d log E / dx_i = sum_j 4 P_ij (d log phi / dD)_ij (x_i - x_j) - 2 a sum_j P_ij s(x_i), D = ||x_i - x_j||^2
 
 so only logarithms and one matrix product appear, and unknown constants of p cancel.
 
-Mollifiers: Riesz (D + 1e-8)^(-s/2) with s = 2 a d + 1e-4, Gaussian exp(-D / (2 eps)), Laplace exp(-sqrt(D + 1e-10) /
-eps). Trap: Riesz is infinite at i = j; as in the code D_ii is replaced by the squared distance to the nearest neighbour
-over (1.3 d)^(2/d), fixed. The others are finite there, D_ii = 0.
+Mollifiers: Riesz (D + 1e-8)^(-s/2) with s = 2 a d + 1e-4, Gaussian exp(-D / (2 eps)), Laplace
+exp(-sqrt(D + 1e-10) / eps). Trap: Riesz is infinite at i = j; as in the code D_ii is replaced by the squared
+distance to the nearest neighbour over (1.3 d)^(2/d), fixed. The others are finite there, D_ii = 0.
 """
 
 from typing import ClassVar, Literal

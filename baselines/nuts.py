@@ -50,7 +50,9 @@ class Settings(AlgorithmSettings):
     """Settings of NUTS."""
 
     mass: Literal["diagonal", "dense"] = Field("diagonal", description="form of the mass matrix; diagonal: Stan")
-    target_acceptance: float = Field(0.8, gt=0, lt=1, description="mean acceptance that the step is adapted to; Stan")
+    target_acceptance: float = Field(
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
+    )
     max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; Stan")
     leapfrogs: int = Field(8, ge=1, description="leapfrog steps of each row in one step; ours")
     warmup_steps: int = Field(10_000, ge=0, description="most steps of adaptation; ours")

@@ -5,31 +5,29 @@ arXiv:1905.02939, Algorithms 1 to 4. Each chain has T companions at inverse temp
 along the path of ``_tempering``. A step is
 
 1. a move of each at its temperature: MALA, and at b = 0 a fresh draw from the base;
-2. swaps of neighbours k, k + 1, of even k in even steps and of odd k in odd ones (deterministic even-odd), each with
-   probability min(1, exp((b_{k+1} - b_k) (l(x_k) - l(x_{k+1})))).
+2. swaps of neighbours k, k + 1, of even k in even steps and of odd k in odd ones (deterministic even-odd), each
+   with probability min(1, exp((b_{k+1} - b_k) (l(x_k) - l(x_{k+1})))).
 
 In a quarter of the charged budget the ladder is tuned in rounds that double in length: with the rejection rates r_k of
-the pairs, means over the round and the chains, the communication barrier is Lambda(b_k) = r_0 + ... + r_{k-1}, linear
-in between, and the new b_k divide it equally. MALA's eta at every temperature follows its mean acceptance over the
-chains, log eta growing by 2 t^(-1/2) (acceptance - 0.574). Ladders and etas are each replicate's own.
+the pairs, means over the round and the chains, the communication barrier is Lambda(b_k) = r_0 + ... + r_{k-1},
+linear in between, and the new b_k divide it equally. MALA's eta at every temperature follows its mean acceptance over
+the chains, log eta growing by 2 t^(-1/2) (acceptance - 0.574). Ladders and etas are each replicate's own.
 
-Stepping stones (Xie, Lewis, Fan, Kuo & Chen 2011, Syst. Biol. 60:150-160): after twice the warm-up, over steps and
-ladders,
+Stepping stones (Xie, Lewis, Fan, Kuo & Chen 2011, Syst. Biol. 60:150-160): after twice the warm-up, over steps and ladders,
 
-    log Z = u_0 + sum_k (u_k - d_k) / 2,
-    u_k = log mean exp((b_{k+1} - b_k) l(x_k)),   d_k = log mean exp((b_k - b_{k+1}) l(x_{k+1})),
+    log Z = u_0 + sum_k (u_k - d_k) / 2,   u_k = log mean exp((b_{k+1} - b_k) l(x_k)),   d_k = log mean exp((b_k - b_{k+1}) l(x_{k+1})),
 
-with u_0 alone for k = 0, whose points are exact draws. Ladders are independent, which gives the standard error. log Z
-is in doubt (``log_z_doubt``) with a gap ``log_z_gap``, sum_k u_k + d_k, above 1, fewer than 50 steps, or less than one
-of the ``round_trips`` of each ladder, arrivals at b = 1 of points that come from b = 0.
+with u_0 alone for k = 0, whose points are exact draws. Ladders are independent, which gives the standard error. What tells of
+a ladder that has not reached its laws: ``log_z_gap``, sum_k u_k + d_k, and ``round_trips``, the arrivals at b = 1 of points that
+come from b = 0, of each ladder. log Z is in doubt (``log_z_doubt``) with less than one of these, a gap above 1 or fewer than 50 steps.
 
-A step of a chain costs T scores. The positions at b = 1 are judged, of N chains with ladders of their own. At b = 1 a
-chain starts at the task's initial point, elsewhere at a draw from the base; where that is fitted, all move at b = 1 in
-the first half of the warm-up. A good T is about twice Lambda(1), reported as ``barrier`` (Section 5.3).
+A step of a chain costs T scores: all temperatures are charged. What is judged are the positions at b = 1, of N chains
+with ladders of their own. At b = 1 a chain starts at the task's initial point, at all other temperatures at a draw
+from the base; where that is fitted, all move at b = 1 in the first half of the warm-up. A good T is about twice Lambda(1), which is reported as ``barrier`` (Syed et al., Section 5.3).
 
-Departs from the paper: N ladders at a time; the first is geometric; linear interpolation in place of splines. A swap
-against an energy that is not a number is refused. Traps: swaps compare l, not log pi, where the base is proper; and
-choosing even or odd swaps at random makes round trips quadratic in T.
+Departs from the paper: N ladders at a time; the first ladder is geometric; linear interpolation in place of splines. A
+swap against an energy that is not a number is refused. Traps: swaps compare l, not log pi, where the base is proper;
+and choosing even or odd swaps at random makes round trips quadratic in T.
 """
 
 import math

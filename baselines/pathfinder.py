@@ -1,29 +1,30 @@
 """Pathfinder: normal approximations along a quasi-Newton path, resampled by importance.
 
-Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306), Algorithms 1 to 4. From each of P initial points L-BFGS climbs
-the log density. At every point x_l of the path its estimate of the inverse negative Hessian gives a normal
+Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306), Algorithms 1 to 4. From each of P initial points L-BFGS
+climbs the log density. At every point x_l of the path its estimate of the inverse negative Hessian gives a normal
 
     q_l = N(x_l + H_l s(x_l), H_l),   H = diag(alpha) + B G B^T       (``parvibench.nn.lbfgs``)
 
-and K draws estimate its evidence bound, mean of log p - log q_l. With the thin decomposition Q R of diag(alpha)^(-1/2)
-B and L L^T = I + R G R^T, draws are
+and K draws estimate its evidence bound, mean of log p - log q_l. With the thin decomposition
+Q R of diag(alpha)^(-1/2) B and L L^T = I + R G R^T, draws are
 
     x = mu + diag(alpha)^(1/2) (Q (L - I) Q^T u + u),   u ~ N(0, I),   log det H = sum log alpha + 2 sum log L_kk
 
-The best normal of each path gives M draws, the first K of them those of its bound, as in the authors' code. All P M
-draws together are resampled by Pareto-smoothed ratios p / q (Vehtari et al. 2024), with replacement; those of a single
-path (``resampling="none"``) are not.
+The best normal of each path gives M draws, the first K of them those of its bound, as in the authors' code. All
+P M draws together are resampled by Pareto-smoothed ratios p / q (Vehtari et al. 2024), with replacement. A single path
+is not resampled (``resampling="none"``): any number of fresh draws of its normal, and of all paths' in turn.
 
-A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a path
-has ended, all K + 1 are draws for its M, and a run ends when all paths have theirs.
+A step evaluates one point a path searches at, and K draws: K + 1 log densities, one of them with its score. Once a
+path has ended, all K + 1 are draws for its M, and a run ends when all paths have theirs: more would only replace the oldest.
 
-Departures: L-BFGS is our own, with another line search than R's L-BFGS-B; paths that fail are not begun again; a
-rejected point of a search costs K + 1 like the others. Paths climb in double precision where the density takes it, and
-end after a change of 10 units of rounding, theirs after 100.
-Traps: J pairs know J directions, and the diagonal guesses the others: with standard deviations from 0.01 to 100, those
-of the draws are off by half in ten dimensions and by a factor of 70 in twenty; a ``pareto_k`` above 0.7 tells. Draws
-are repeated, more so where normals fit badly. The ratios are of each draw's own normal: a mode that several paths end
-in gets its weight several times.
+Departures: L-BFGS is our own, with another line search than R's L-BFGS-B, and paths that fail are not begun again. A
+rejected point of a line search costs K + 1 like the others. Paths climb in double precision where the density takes it,
+and end after a change of 10 units of rounding, theirs after 100.
+Traps: J pairs know J directions, and the diagonal guesses the others. With standard deviations from 0.01 to 100, those of
+the draws are off by half in ten dimensions and by a factor of 70 in twenty; a ``pareto_k`` above 0.7 tells. Draws are
+repeated, more so where normals fit badly; a bound of K = 5 draws is noisy, and the highest is taken. The ratios are of
+each draw's own normal: where paths end in modes of one density, each gets weight by its mass, and a mode that several
+paths end in gets it several times.
 """
 
 import importlib

@@ -5,9 +5,9 @@ Chen, Fox & Guestrin (2014), arXiv:1402.4102, Eq. 15, in the terms of momentum S
     v <- (1 - b) v + eta s_B(x) + N(0, 2 b eta I)
     x <- x + v
 
-with friction b and no estimate of the mini-batch noise (beta^ = 0, as in the paper's runs). v is a displacement per
-step; it starts from its law under the diffusion, N(0, eta I). b = 1 is SGLD; for small b it moves like a Langevin step
-of eta / b.
+with friction b and no estimate of the mini-batch noise (beta^ = 0, as in the paper's runs). v is a
+displacement per step; it starts from its law under the diffusion, N(0, eta I). b = 1 is SGLD; for small b
+it moves like a Langevin step of eta / b.
 
 On a Gaussian of precision c the chain is linear, and its law solves S = A S A^T + Q over (x, v),
 

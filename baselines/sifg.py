@@ -12,11 +12,10 @@ with the same x throughout, f warm-started from the iteration before. Output: fr
 Trap: the sign inside the norm is plus, as in the paper's Eq. 3.7 and in the code; Eq. 3.8 (Algorithm 1) prints a minus.
 
 Options, each as the authors' code does it for neural networks: ``particle_rule="rms"`` divides the velocity by its
-running root mean square. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more: s(z +
-sigma w')
-- f(z + sigma w''), which has the same mean and a larger variance. f then cannot fit the noise of its own points,
-as it may with N' steps on one w where D is large and the particles are few. ``score="exact"`` replaces f by the score
-of the Gaussian mixture of the finite particle set, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests.
+running root mean square. ``noise="redrawn"`` takes a new w in every inner step, and for the particles two more:
+s(z + sigma w') - f(z + sigma w''), of the same mean and a larger variance. f then cannot fit the noise of its own
+points, as it may with N' steps on one w where D is large and the particles are few. ``score="exact"`` replaces f by
+the score of the mixture of the particles, sum_j p_j(x) (z_j - x) / sigma^2: an oracle for tests.
 
 Departures from the code: the score of the target is taken once per iteration (the code repeats it in every inner step);
 outputs are fresh draws (the code's mixtures judge the x of the last iteration, its ICA judges z itself).

@@ -3,11 +3,12 @@
 Hoffman & Gelman (2014), arXiv:1111.4246; Betancourt (2017), arXiv:1701.02434. Stan's sampler with a diagonal metric and
 Stan's windowed warm-up, as stanli runs it on the program that it interprets: N chains, one after the other, from the
 task's initial points. The first step is the warm-up and a block of transitions, every further one a block with the step
-length and the metric that the warm-up left. Its length is a quarter of the budget at 16 evaluations a transition, at
-most ``warmup``; Stan adapts the metric in a warm-up of 150 transitions or more.
+length and the metric that the warm-up left. Its length is a quarter of the budget at 16 evaluations a transition, at most
+``warmup``; Stan adapts the metric in a warm-up of 150 transitions or more.
 
 The meter cannot stop Stan within a block: its evaluations, those of the search for a step length and of the warm-up
-included, are charged after each; once the budget is spent, the chains that are left are not run.
+included, are charged after each; once the budget is spent, the chains that are left are not run. That block is dropped:
+the last complete state stands.
 """
 
 import math

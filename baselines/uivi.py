@@ -1,22 +1,23 @@
 """Unbiased implicit variational inference (UIVI).
 
-Titsias & Ruiz (2019), arXiv:1808.02078, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The gradient of the
-evidence bound
+Titsias & Ruiz (2019), arXiv:1808.02078, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The gradient of
+the evidence bound
 
     E_{z, xi} [ ( s(x) - grad log q(x) ) dx/dparameters ]
     grad log q(x) = E_{z' ~ q(z' | x)} [ -(x - mu(z')) / sigma^2 ]
 
-needs draws from the reverse conditional q(z' | x) ~ N(x; mu(z'), sigma^2) N(z'; 0, I). HMC makes them for every sample
-of the batch, started at the z that made x: that z is itself a draw from q(z' | x), so all states of the chain are, and
-the estimate is unbiased however short the chain. The chain calls the network only: an iteration costs one score per
-sample.
+needs draws from the reverse conditional q(z' | x) ~ N(x; mu(z'), sigma^2) N(z'; 0, I). HMC makes them for
+every sample of the batch, started at the z that made x: that z is itself a draw from q(z' | x), so all
+states of the chain are, and the estimate is unbiased however short the chain. The chain calls the network
+only: an iteration costs one score per sample.
 
-HMC: ``warmup`` transitions whose states are dropped and during which the leapfrog step is adapted, then ``kept`` whose
+HMC: ``warmup`` transitions whose states are dropped and during which the leapfrog step is adapted (it keeps
+the states from being exact draws, slightly, and makes them less dependent on z), then ``kept`` whose
 conditional scores are averaged.
 
 Departures: Adam where the code moves by rho g / (1 + sqrt(G)), G <- 0.9 G + 0.1 g^2; log sigma^2 is trained, in the
-code sigma; the rule that adapts the leapfrog step, one per replicate, is ours; the task's initial distribution is not
-used.
+code sigma; the rule that adapts the leapfrog step, one per replicate, is ours; the task's initial distribution is
+not used. No settings are known for the diffusion of the KSIVI paper (its Table 6), so there is no preset.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,14 @@
 """Counts with random effects: binomial and Poisson regressions of few groups.
 
-- ``seeds`` (posteriordb seeds_data-seeds_model): germination on 21 plates, logit p = alpha.(1, x1, x1 x2, x2) + b_i, b
-  ~ N(0, tau^-1/2), alpha ~ N(0, 1000), tau ~ Gamma(0.001, 0.001). The prior of tau is nearly improper: log tau has a
-  tail to the right along which all effects vanish, a funnel upside down.
-- ``surgical`` (surgical_data-surgical_model): deaths in 12 hospitals, logit p = b_i, b ~ N(mu, sigma), mu ~ N(0, 1000),
-  sigma^2 ~ InvGamma(0.001, 0.001).
-- ``glmm-poisson`` (GLMM_Poisson_data-GLMM_Poisson_model): counts of 40 years, a cubic in the year and effects eps ~
-  N(0, sigma); uniform priors on alpha in (-20, 20), beta1 and beta3 in (-10, 10), sigma in (0, 5). beta2 is declared on
-  (-10, 20) with a prior on (-10, 10), so that its density is cut above 10, far from all mass. The density is unbounded
-  as sigma falls to 0: a funnel, as in every centred model here.
+- ``seeds`` (posteriordb seeds_data-seeds_model): germination on 21 plates, logit p = alpha.(1, x1, x1 x2, x2) + b_i,
+  b ~ N(0, tau^-1/2), alpha ~ N(0, 1000), tau ~ Gamma(0.001, 0.001). The prior of tau is nearly improper: log tau has
+  a tail to the right along which all effects vanish, a funnel upside down.
+- ``surgical`` (surgical_data-surgical_model): deaths in 12 hospitals, logit p = b_i, b ~ N(mu, sigma),
+  mu ~ N(0, 1000), sigma^2 ~ InvGamma(0.001, 0.001).
+- ``glmm-poisson`` (GLMM_Poisson_data-GLMM_Poisson_model): counts of 40 years, a cubic in the year and effects
+  eps ~ N(0, sigma); uniform priors on alpha in (-20, 20), beta1 and beta3 in (-10, 10), sigma in (0, 5). beta2 is
+  declared on (-10, 20) with a prior on (-10, 10), so that its density is cut above 10, far from all mass. The density is
+  unbounded as sigma falls to 0: a funnel, as in every centred model here.
 """
 
 import numpy as np

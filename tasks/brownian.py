@@ -5,9 +5,9 @@ TensorFlow Probability), also in Blessing et al. (2024), arXiv:2406.07423:
 
     x_1 ~ N(0, s),  x_t ~ N(x_{t-1}, s),  y_t ~ N(x_t, o) for t = 1 ... 10 and 21 ... 30,  s, o ~ LogNormal(0, 2)
 
-with the gym's observations. Coordinates log s, log o, x_1, ..., x_30. log_density is the log of the joint density in
-these coordinates, constants included: Z is the evidence p(y). A small s pins all x together, a small o pins them to the
-observations: two funnels. Start: Stan's, uniform on (-2, 2).
+with the gym's observations. Coordinates log s, log o, x_1, ..., x_30; the gym's own have softplus in place of exp.
+log_density is the log of the joint density in these coordinates, constants included: Z is the evidence p(y). A small s
+pins all x together, a small o pins them to the observations: two funnels. Start: Stan's, uniform on (-2, 2).
 
 Exact: given the scales, y is a Gaussian whose density a Kalman filter yields and x | y follows backwards from it. What
 remains is a density of two numbers: log Z = 1.18775 is its trapezoidal sum over a grid, and draws are by rejection from

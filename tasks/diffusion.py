@@ -1,7 +1,7 @@
 """A diffusion in a double well observed through noise.
 
-Cheng et al. (2024), arXiv:2405.18997, Section 6.3: dx = 10 x (1 - x^2) dt + dw from x_0 = 0 to time 1 by the Euler map
-in d steps, y = x_k + N(0, 0.01) at every fifth step. With m(x) = x + b(x) dt, dt = 1/d, the posterior is
+Cheng et al. (2024), arXiv:2405.18997, Section 6.3: dx = 10 x (1 - x^2) dt + dw from x_0 = 0 to time 1 by the Euler
+map in d steps, y = x_k + N(0, 0.01) at every fifth step. With m(x) = x + b(x) dt, dt = 1/d, the posterior is
 
     log p = -sum_{k=1}^{d} (x_k - m(x_{k-1}))^2 / (2 dt) - sum_{k = 5, 10, ...} (x_k - y_k)^2 / 0.02 + const
 
@@ -12,16 +12,17 @@ in d steps, y = x_k + N(0, 0.01) at every fifth step. With m(x) = x + b(x) dt, d
 The data are those of the authors' code (seed 2022), as numbers. Start N(0, I). The constant makes the density's
 integral the evidence p(y).
 
-Trap: the paper's drift is so strong far out that its Euler map overshoots. A path that has wandered to the right well
-may leap on to 2.5, from where one step of 1/50 throws it back to the left: m(2.5) = -0.1. Each such spike makes local
-modes of its own, 65 nats and more below the path without it, with no weight in the posterior. Ascending from N(0, I), a
-fifth of all starts end in one at d = 50, and chains of small steps remain there. The authors' drift has none.
+Trap: the paper's drift is so strong far out that its Euler map overshoots. A path that has wandered to the
+right well may leap on to 2.5, from where one step of 1/50 throws it back to the left: m(2.5) = -0.1. Each such spike
+makes local modes of their own, 65 to 100 nats below the path without it at d = 50 (some 440 at d = 100, and further
+out), with no weight in the posterior and no meaning for the diffusion. Ascending from N(0, I), a fifth of all
+starts end in one at d = 50, and chains of small steps remain there. The authors' drift has none.
 
 Exact draws: x_0, x_1, ... given y is a Markov chain. Its backward messages h_k(x) = p(y_j, j >= k | x_k = x) follow
 from one another by integrals against a Gaussian kernel, for which the trapezoidal rule on a grid converges
 geometrically; x_k given x_{k-1} has density ~ N(x_k; m(x_{k-1}), dt) h_k(x_k). A draw from it picks a point of a
-lattice that is finer than the density's own scale and randomly shifted: a lattice sum hardly depends on the shift (the
-same rule), so the point has just this density.
+lattice that is finer than the density's own scale and randomly shifted: a lattice sum hardly depends on the shift
+(the same rule), so the point has just this density.
 """
 
 import math

@@ -1,13 +1,14 @@
 """Gaussian processes with unknown length scales.
 
 - ``gp-regr`` (posteriordb gp_pois_regr-gp_regr): 11 values, y ~ N(0, K + sigma I), K of squared exponentials with
-  length rho and height alpha; rho ~ Gamma(25, 4), alpha ~ N(0, 2), sigma ~ N(0, 1), all positive. sigma is a variance.
-- ``gp-pois-regr`` (gp_pois_regr-gp_pois_regr): 11 counts, k ~ Poisson(exp(f)), f = L z with L L' = K + 1e-10 I, z ~
-  N(0, I). At the lengths of the posterior K is singular to 12 digits: computed in double precision whatever the states
-  are.
-- ``accel-gp`` (mcycle_gp-accel_gp): head acceleration in motorcycle accidents, y ~ N(mu(t), exp(s(t))), with 40 and 20
-  basis functions of a Gaussian process; sd ~ t_3(36), lengths ~ InvGamma(1.12, 0.018), intercepts ~ t_3. Weights of the
-  basis functions are standardised; two funnels of height and length remain.
+  length rho and height alpha; rho ~ Gamma(25, 4), alpha ~ N(0, 2), sigma ~ N(0, 1), all positive. Note: sigma is a
+  variance.
+- ``gp-pois-regr`` (gp_pois_regr-gp_pois_regr): 11 counts, k ~ Poisson(exp(f)), f = L z with L L' = K + 1e-10 I,
+  z ~ N(0, I). At the lengths of the posterior K is singular to 12 digits: computed in double precision whatever the
+  states are.
+- ``accel-gp`` (mcycle_gp-accel_gp): head acceleration in motorcycle accidents, y ~ N(mu(t), exp(s(t))), with 40 and
+  20 basis functions of a Gaussian process; sd ~ t_3(36), lengths ~ InvGamma(1.12, 0.018), intercepts ~ t_3. Weights
+  of the basis functions are standardised; two funnels of height and length remain.
 """
 
 import math

@@ -1,14 +1,14 @@
 """Forty Gaussians of equal weight, their centres uniform on a cube: who finds all of them?
 
 - ``gmm40-2d``: Midgley et al. (2023), Flow annealed importance sampling bootstrap, ICLR, arXiv:2208.01893: centres
-  uniform on (-40, 40)^2, drawn by PyTorch from seed 0 as in the authors' code, standard deviations softplus(1) =
-  1.3133.
-- ``gmm40-50d``: centres of our own; no published number applies to it. After Blessing et al. (2024), Beyond ELBOs,
-  ICML, arXiv:2406.07423: centres uniform on (-40, 40)^50, unit variance. Theirs are JAX's of seed 0; these are
-  PyTorch's, of the same law. Centres are 180 to 270 apart: no path of finite density leads from one to another.
+  uniform on (-40, 40)^2, drawn by PyTorch from seed 0 as in the authors' code, standard deviations
+  softplus(1) = 1.3133. Two of the centres are closer than three standard deviations.
+- ``gmm40-50d``: centres of our own; no published number applies to it. After Blessing et al. (2024), Beyond ELBOs, ICML,
+  arXiv:2406.07423: centres uniform on (-40, 40)^50, unit variance. Theirs are JAX's of seed 0; these are PyTorch's, of the same law. Centres are 180 to 270 apart: no
+  path of finite density leads from one to another.
 
-Densities are normalised: log Z = 0. Start N(0, 40^2 I), as wide as the target, our choice. All modes get points near
-them in two dimensions, but not the right number.
+Densities are normalised: log Z = 0. Start N(0, 40^2 I), as wide as the target, our choice: the papers start flows and
+diffusions from Gaussians of a similar width. All modes get points near them in two dimensions, but not the right number.
 """
 
 import math

@@ -8,14 +8,14 @@
   paper's text. Its code has the exponent exp(-0.1) = 0.9048 and draws |x_j|^0.9048 from a Gamma of shape 0.9048
   instead of 1/0.9048: published divergences are from that other law. Start N(0, I). The score is unbounded at the
   axes x_j = 0; |x_j| is floored there at 1e-12.
-- ``student-t``: Cheng et al. (2024), arXiv:2405.18997, Table 3. x = A z with z_1, z_2 independent Student t with two
-  degrees of freedom: the mean is 0, second moments are infinite. A is the code's, whose comment says unit determinant;
-  it is 0.0696. Start N(0, I).
-- ``funnel-10d``: Neal (2003), Slice sampling, Annals of Statistics 31, Section 8. x1 ~ N(0, 9) and, given x1, x2 ...
-  x10 ~ N(0, exp(x1)). Start N(0, I), our choice.
+- ``student-t``: Cheng et al. (2024), arXiv:2405.18997, Table 3. x = A z with z_1, z_2 independent Student t with
+  two degrees of freedom: the mean is 0, second moments are infinite. A is the code's, whose comment says unit
+  determinant; it is 0.0696. Start N(0, I).
+- ``funnel-10d``: Neal (2003), Slice sampling, Annals of Statistics 31, Section 8. x1 ~ N(0, 9) and, given x1,
+  x2 ... x10 ~ N(0, exp(x1)). Start N(0, I), our choice.
 
-Where second moments are infinite or rest on few draws (the funnel: Var x2 = exp(9/2), its draws' kurtosis 3 exp(9)),
-errors of moments and Wasserstein distances say little; MMD ranks these two.
+Where second moments are infinite or rest on few draws (the funnel: Var x2 = exp(9/2), its draws' kurtosis
+3 exp(9)), errors of moments and Wasserstein distances say little; MMD ranks these two.
 """
 
 import math

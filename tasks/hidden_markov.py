@@ -1,13 +1,14 @@
 """Hidden Markov models of two states, the states summed out.
 
-- ``hmm-example`` (posteriordb hmm_example-hmm_example): 100 steps of N(mu_k, 1), mu_1 ~ N(3, 1), mu_2 ~ N(10, 1), mu
-  positive and increasing, rows of the transition matrix uniform on the simplex. Close to Gaussian.
-- ``hmm-drive`` (bball_drive_event_0-hmm_drive_0): whether a basketball player drives, in 416 moments: inverse speed ~
-  Exp(phi_k) and distance ~ Exp(lambda_k), phi_1, lambda_1 ~ N(0, 1), phi_2, lambda_2 ~ N(3, 1), both positive and
+- ``hmm-example`` (posteriordb hmm_example-hmm_example): 100 steps of N(mu_k, 1), mu_1 ~ N(3, 1), mu_2 ~ N(10, 1),
+  mu positive and increasing, rows of the transition matrix uniform on the simplex. Close to Gaussian.
+- ``hmm-drive`` (bball_drive_event_0-hmm_drive_0): whether a basketball player drives, in 416 moments: inverse speed
+  ~ Exp(phi_k) and distance ~ Exp(lambda_k), phi_1, lambda_1 ~ N(0, 1), phi_2, lambda_2 ~ N(3, 1), both positive and
   increasing, rows ~ Dirichlet(alpha_k). The two orders need not agree: besides the mode with all of the mass there is
   one 63 nats below, where half of all ascents from the start end and short chains remain.
 
-The likelihood is a product of T matrices, multiplied in pairs: log2(T) rounds instead of T steps.
+The likelihood is a product of T matrices, multiplied in pairs: log2(T) rounds instead of T steps. States start with
+weights of 1, not with probabilities: a constant.
 """
 
 import torch

@@ -1,24 +1,25 @@
 """Bayesian independent component analysis, of generated signals and of recorded ones.
 
-Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.3: x = W^-1 s with independent sources of density 1 / (pi cosh
-s) and W_ij ~ N(0, 100), so that given n observations
+Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.3: x = W^-1 s with independent sources of density
+1 / (pi cosh s) and W_ij ~ N(0, 100), so that given n observations
 
     log p(W) = n log|det W| - sum_n sum_i log cosh (W x_n)_i - ||W||^2 / 200 + const
 
 Generated signals, after the example of Korba et al. (2021), arXiv:2105.09994: a 5 x 5 matrix W0 of standard normal
-entries, n = 1000 rows of Laplace sources s, x = W0^-1 s, all from ``numpy.random.RandomState(3)``. W0 is known, so the
-Amari distance judges the samples. Start, the authors' code: W_ij ~ N(0, 100).
+entries, n = 1000 rows of Laplace sources s, x = W0^-1 s, all from ``numpy.random.RandomState(3)``, whose stream is
+frozen. W0 is known, so the Amari distance judges the samples. Start, the authors' code: W_ij ~ N(0, 100).
 
-Recorded signals, the paper's: the first 5 of 122 channels of a magnetoencephalogram (Vigario, Sarela & Oja 1997, NIPS
-10), n = 17,730, neither centred nor scaled. Nobody knows their unmixing matrix. The authors take the mean of the second
-half of one HMC chain of 100,000 iterations for it. Here samples are judged by the density (``ksd``) instead.
+Recorded signals, the paper's: the first 5 of 122 channels of a magnetoencephalogram (Vigario, Sarela & Oja 1997,
+NIPS 10), n = 17,730, neither centred nor scaled. Nobody knows their unmixing matrix. The authors take the mean of
+the second half of one HMC chain of 100,000 iterations for it, of whichever mode that chain is in; the Amari distance
+to it says how near a sampler is to their chain. Here samples are judged by the density (``ksd``) instead.
 
 Trap: the authors' code divides the log likelihood by n for all its samplers, the reference chain included. That
-posterior is as wide as a single observation leaves it: on the generated data the Amari distance of its exact samples,
-0.89, exceeds the start's, 0.68, where the posterior above has 0.009. So only the recorded signals have such a variant,
-to repeat what the paper ran.
+posterior is as wide as a single observation leaves it: on the generated data the Amari distance of its exact
+samples, 0.89, exceeds the start's, 0.68, where the posterior above has 0.009. So the generated signals have no such
+variant, since no distance to W0 could rank its samplers; the recorded ones do, to repeat what the paper ran.
 
-The posterior has 2^5 5! equal modes, the orders and signs of the rows of W.
+The posterior has 2^5 5! equal modes, the orders and signs of the rows of W; the Amari distance is the same at all.
 """
 
 import math

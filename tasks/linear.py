@@ -2,11 +2,12 @@
 
     log p(w) = -(m/2) ||w||^2 - sum_i (y_i - w.x_i)^2 / (2 sigma^2),  m = 1, sigma = 1/2
 
-whose posterior is N(P^-1 X^T y / sigma^2, P^-1) with P = X^T X / sigma^2 + m I. Ours: what mini-batch noise, a prior
-counted once per batch or a missing factor n/B do to a sampler can be worked out here exactly.
+whose posterior is N(P^-1 X^T y / sigma^2, P^-1) with P = X^T X / sigma^2 + m I. Ours: what mini-batch noise, a
+prior counted once per batch or a missing factor n/B do to a sampler can be worked out here exactly.
 
-``linear-regression``: 60 rows of an intercept and two correlated features, batches of 12. Inputs and noise are the
-fractional parts of multiples of irrational numbers, put through the normal quantile function. Start N(0, I), the prior.
+``linear-regression``: 60 rows of an intercept and two correlated features, batches of 12. Inputs and noise are
+the fractional parts of multiples of irrational numbers, put through the normal quantile function: numbers by
+formula, the same everywhere. Start N(0, I), the prior.
 """
 
 from collections.abc import Sequence

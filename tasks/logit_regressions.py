@@ -6,10 +6,10 @@
 - ``dogs`` (dogs-dogs): whether a dog is shocked, on its avoidances and shocks so far, beta ~ N(0, 100).
 - ``german-credit``: UCI's German credit data in numeric form, 24 features standardised by mean and population standard
   deviation and a column of ones, last; beta ~ N(0, 1). As in Hoffman et al. (2019), arXiv:1903.03704, and TensorFlow
-  Probability's Inference Gym.
+  Probability's Inference Gym. Condition number 15.
 - ``german-credit-sparse``: coefficients tau lambda_j beta_j with beta_j ~ N(0, 1), lambda_j, tau ~ Gamma(1/2, 1/2),
-  ibid. Coordinates log tau, log lambda_j, beta_j. The signs of beta_j with small coefficients are not known, and tau
-  trades against all lambda_j: funnels, heavy left tails of the logarithms, two modes in some marginals.
+  ibid. Coordinates log tau, log lambda_j, beta_j. The signs of beta_j with small coefficients are not known, and
+  tau trades against all lambda_j: funnels, heavy left tails of the logarithms, two modes in some marginals.
 """
 
 import numpy as np

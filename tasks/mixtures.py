@@ -1,31 +1,32 @@
 """Gaussians and mixtures of Gaussians, with exact draws.
 
-SIFG: Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1. Five isotropic components of equal weight, standard
-deviations 0.1 ... 0.5. The means are those of the authors' code, from N(0, 4 I); the text says N(0, I).
+SIFG: Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.1. Five isotropic components of equal weight,
+standard deviations 0.1 ... 0.5. The text draws the means from N(0, I), the authors' code from N(0, 4 I) with a
+fixed seed: the numbers below are the code's. The paper moves 1000 particles; here N is the suite's.
 
 - ``gmm5-2d``: start N((3, 0), 0.25 I), next to the narrowest component.
 - ``gmm5-10d``: start N(0, I).
 
 KSIVI: Cheng et al. (2024), arXiv:2405.18997, Table 4. ``multimodal``, ``x-shaped``: start N(0, I).
 
-SRLD: Ye, Ren & Liu (2020), arXiv:2002.09070. Start, from the authors' code: every coordinate from N(2, 1) truncated to
-within two standard deviations.
+SRLD: Ye, Ren & Liu (2020), arXiv:2002.09070. Start, from the authors' code: every coordinate from N(2, 1)
+truncated to within two standard deviations.
 
 - ``gmm2-2d`` (Appendix B.1): unit Gaussians at (1, 1) and (-1, -1).
 - ``gmm2-20d`` (B.3): unit Gaussians at +-sqrt(2/d) (1, ..., 1), 2 sqrt(2) apart.
 - ``gaussian-100d`` (B.2): N(0, I/2).
-- ``biased-start-gaussian`` (Figure 1): a bivariate Gaussian whose past samples lie on its left half. The paper states
-  no covariance; ours is I, and the start is the target's own left half, N(0, I) given x1 < 0. Chains keep no other
-  past, so it is the start that carries the bias.
+- ``biased-start-gaussian`` (Figure 1): a bivariate Gaussian whose past samples lie on its left half. The paper
+  states no covariance; ours is I, and the start is the target's own left half, N(0, I) given x1 < 0. Chains keep
+  no other past, so it is the start that carries the bias.
 
-LAPD: Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Section 4.2, has no experiments; its example is a mixture of K
-unit Gaussians with means within R of the origin, for which the iterations of LAPD do not grow with d.
+LAPD: Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Section 4.2, has no experiments; its example is a mixture of
+K unit Gaussians with means within R of the origin, for which the iterations of LAPD do not grow with d.
 
 - ``lapd-mixture-D``: K = 2, means +-R e1, R = 1.5, start N(0, I). The constants of the theory (``parvibench show
   task``), with U = f + ||x||^2 / 2 (m = 1): the Hessian of f is -R^2 / cosh^2(R x1) in its first entry and zero
-  elsewhere, so L = R^2 and Tr(H) = R^4 at best; the paper's general bound is 16 K^4 R^4. The log-Sobolev constant a*
-  (KL <= FI / (2 a*)) is at least exp(-R^2): the increasing map from N(0, 1) to the law of x1 has slope at most exp(R^2
-  / 2), attained at 0, and Lipschitz images and products with N(0, I) keep the inequality. None depends on d.
+  elsewhere, so L = R^2 and Tr(H) = R^4 at best; the paper's general bound is 16 K^4 R^4. The log-Sobolev constant
+  a* (KL <= FI / (2 a*)) is at least exp(-R^2): the increasing map from N(0, 1) to the law of x1 has slope at most
+  exp(R^2 / 2), attained at 0, and Lipschitz images and products with N(0, I) keep the inequality. None depends on d.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _full_in_jax(data: Any, x: Any) -> Any:
 
 
 class SphericalMixtureTarget(Target):
-    """log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k, up to a term of x alone, summed over k."""
+    """Normalised, by log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k up to a term of x alone."""
 
     def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
         self.dim = mixture.means.shape[1]

@@ -1,14 +1,15 @@
 """Gaussian responses of groups whose intercepts and slopes vary.
 
-- ``rats`` (posteriordb rats_data-rats_model): weights of 30 rats in five weeks, y ~ N(alpha_r + beta_r (x - 22),
-  sigma_y), alpha ~ N(mu_alpha, sigma_alpha), beta ~ N(mu_beta, sigma_beta), mu ~ N(0, 100), scales flat. 65 dimensions.
+- ``rats`` (posteriordb rats_data-rats_model): weights of 30 rats in five weeks,
+  y ~ N(alpha_r + beta_r (x - 22), sigma_y), alpha ~ N(mu_alpha, sigma_alpha), beta ~ N(mu_beta, sigma_beta),
+  mu ~ N(0, 100), scales flat. 65 dimensions. Intercepts of 240 and slopes of 6: the start is far off.
 - ``radon-centered``, ``radon-noncentered`` (radon_mn-radon_variable_intercept_slope_centered, -noncentered): log radon
   in 919 houses on the floor, varying by 85 counties, scales ~ half N(1), mu ~ N(0, 10). 175 dimensions. Many counties
-  have few houses, so that the centred form is a funnel in sigma_beta; the other one, alpha = mu + sigma raw, pays where
-  counties have many.
-- ``pilots`` (pilots-pilots): recoveries of pilots, y ~ N(a_group + b_scenario, sigma_y), a ~ N(10 mu_a, sigma_a), b ~
-  N(10 mu_b, sigma_b), mu ~ N(0, 1), scales uniform on (0, 100). Only the sum of the two means is known: a ridge, and
-  funnels where a scale is small.
+  have few houses, so that the centred form is a funnel in sigma_beta; the other one, alpha = mu + sigma raw, pays
+  where counties have many.
+- ``pilots`` (pilots-pilots): recoveries of pilots, y ~ N(a_group + b_scenario, sigma_y), a ~ N(10 mu_a, sigma_a),
+  b ~ N(10 mu_b, sigma_b), mu ~ N(0, 1), scales uniform on (0, 100). Only the sum of the two means is known: a ridge,
+  and funnels where a scale is small.
 
 Rows of one group with the same x are one cell of the likelihood: their number, mean and sum of squares say all.
 """

@@ -6,19 +6,20 @@ Models, priors and data of posteriordb, named after its posteriors. All are clos
 their scale. Condition numbers are of the Hessian at the mode, and in brackets of the correlations alone, which is what
 a diagonal mass matrix leaves.
 
-- ``ark`` (arK-arK): an autoregression of order 5; alpha, beta ~ N(0, 10), sigma ~ half Cauchy(2.5). 110 (120).
+- ``ark`` (arK-arK): an autoregression of order 5; alpha, beta ~ N(0, 10), sigma ~ half Cauchy(2.5).
+  110 (120).
 - ``sblri`` (sblri-blr): five independent features; beta, sigma ~ N(0, 10). 7,900 (1.9), as coefficients are known to
   0.001 and log sigma to 0.07: the control of methods that scale coordinates.
-- ``earn-height`` (earnings-earn_height): earnings in dollars on height in inches, flat priors. Badly scaled on purpose:
-  an intercept of -61,316 +- 9,521, correlated at -0.998 with a slope of 1,262 +- 142, and a log sigma of 9.84 +- 0.02.
-  2e11 (1,200).
+- ``earn-height`` (earnings-earn_height): earnings in dollars on height in inches, flat priors. Badly scaled on
+  purpose: an intercept of -61,316 +- 9,521, correlated at -0.998 with a slope of 1,262 +- 142, and a log sigma of
+  9.84 +- 0.02. 2e11 (1,200). The start is 61,000 away.
 - ``kidscore`` (kidiq-kidscore_interaction): test scores on the mother's schooling, IQ and their product, neither
   centred; flat, sigma ~ half Cauchy(2.5). Correlations up to 0.99. 1e7 (3,900).
 - ``mesquite`` (mesquite-mesquite): weights of 46 bushes, six features in their own units, flat priors. 5e6 (430).
 - ``nes1996`` (nes1996-nes): party identification on eight features, flat priors; age in four classes. 3,800 (380).
-- ``diamonds`` (diamonds-diamonds): log prices of 5,000 diamonds on 24 centred columns; b ~ N(0, 1), Intercept ~ t_3(8,
-  10), sigma ~ half t_3(10). Almost collinear columns make it ill-conditioned in any scaling of coordinates: 350,000
-  (260,000).
+- ``diamonds`` (diamonds-diamonds): log prices of 5,000 diamonds on 24 centred columns; b ~ N(0, 1),
+  Intercept ~ t_3(8, 10), sigma ~ half t_3(10). Almost collinear columns make it ill-conditioned in any
+  scaling of coordinates: 350,000 (260,000).
 
 The likelihood rests on the least squares fit: sum of squares = rss + ||R (b - b*)||^2 with the triangular R of the
 design, which loses no digits where residuals are small against y, and costs D^2 a point whatever the rows.

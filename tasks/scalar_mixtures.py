@@ -1,14 +1,13 @@
 """Mixtures of Gaussians on the line with unknown components.
 
-- ``low-dim-gauss-mix`` (posteriordb low_dim_gauss_mix-low_dim_gauss_mix): 1,000 values, means in increasing order, mu,
-  sigma ~ N(0, 2), share theta ~ Beta(5, 5). The order leaves one mode that counts, close to Gaussian (condition number
+- ``low-dim-gauss-mix`` (posteriordb low_dim_gauss_mix-low_dim_gauss_mix): 1,000 values, means in increasing order,
+  mu, sigma ~ N(0, 2), share theta ~ Beta(5, 5). The order leaves one mode that counts, close to Gaussian (condition number
   48), with others 385 nats and more below.
 - ``low-dim-gauss-mix-collapse`` (low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse): the same model without the
-  order, on values whose components overlap (condition number 290 at a mode). Exchanging the components leaves the
-  density as it is: every mode has a mirror image (mu, sigma and theta exchanged) with exactly half of the mass, which
-  single chains never visit.
-- ``normal-mixture-5`` (normal_5-normal_mixture_k): 1,701 values of five components, theta uniform on the simplex, mu ~
-  N(0, 10), sigma uniform on (0, 10). 120 orders of the components, and chains that merge two of them.
+  order, on values whose components overlap (condition number 290 at a mode). Exchanging the components leaves the density as it is: every mode has a
+  mirror image (mu, sigma and theta exchanged) with exactly half of the mass, which single chains never visit.
+- ``normal-mixture-5`` (normal_5-normal_mixture_k): 1,701 values of five components, theta uniform on the simplex,
+  mu ~ N(0, 10), sigma uniform on (0, 10). 120 orders of the components, and chains that merge two of them.
 """
 
 import torch

@@ -3,10 +3,10 @@
     laplace   k(x, y) = exp(-||x - y||_1 / h)
     riesz     k(x, y) = (||x||_1 + ||y||_1 - ||x - y||_1) / h
 
-h is the median of the numerator / log(n + 1), fixed. The Riesz kernel, of which the paper has no formula, is unbounded
-and not translation invariant; positive definite (up to scale the covariance of Brownian motion in each coordinate).
-Trap: points in opposite quadrants have a numerator of 0, in one dimension about half of all pairs, and the median is
-then 0 or a rounding error; the mean takes its place there (ours).
+h is the median of the numerator / log(n + 1), fixed. The Riesz kernel, of which the paper has no formula, is
+unbounded and not translation invariant; positive definite (up to scale the covariance of Brownian motion in each
+coordinate). Trap: points in opposite quadrants have a numerator of 0, in one dimension about half of all pairs, and the
+median is then 0 or a rounding error; the mean takes its place there (ours).
 """
 
 import math

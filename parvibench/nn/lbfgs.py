@@ -1,19 +1,18 @@
 """L-BFGS on a log density, many paths at once, one evaluation a path and step.
 
-Nocedal & Wright (2006), Algorithm 7.5, in the compact form of Byrd, Nocedal & Schnabel (1994): with the last J pairs s
-= change of x, z = change of -score as columns of S and Z,
+Nocedal & Wright (2006), Algorithm 7.5, in the compact form of Byrd, Nocedal & Schnabel (1994): with the last J pairs
+s = change of x, z = change of -score as columns of S and Z,
 
     H = diag(alpha) + [diag(alpha) Z, S] G [diag(alpha) Z, S]^T
     G = [[0, -R^-1], [-R^-T, R^-T (E + Z^T diag(alpha) Z) R^-1]],   R = triu(S^T Z),   E = diag(R)
 
-estimates the inverse of the negative Hessian; H score is the direction, alpha there s.z / z.z of the newest pair.
-Another alpha is stored with it, the diagonal of Gilbert & Lemarechal (1989), Eq. 4.9, in the form of Zhang, Carpenter,
-Gelman & Vehtari (2022), JMLR 23(306), Algorithm 3, whose normal approximations are made of it. The step length is
-bracketed and bisected until it meets the weak Wolfe conditions (Lewis & Overton 2013).
+estimates the inverse of the negative Hessian; H score is the direction, alpha there s.z / z.z of the newest pair. Another
+alpha is stored with it, the diagonal of Gilbert & Lemarechal (1989), Eq. 4.9, in the form of Zhang, Carpenter, Gelman &
+Vehtari (2022), JMLR 23(306), Algorithm 3, whose normal approximations are made of it. The step length is bracketed and bisected until it meets the weak Wolfe conditions (Lewis & Overton 2013).
 
 Every path has a point to be evaluated next; ``advance`` takes its log density and score, and accepts it or proposes
-another. So paths search at their own pace, nothing waits for the slowest, and the cost of a step is known in advance. A
-pair is used if 0 < ||z||^2 < 1e12 s.z (the authors' check). A search that fails forgets the pairs; one that fails
+another. So paths search at their own pace, nothing waits for the slowest, and the cost of a step is known in advance.
+A pair is used if 0 < ||z||^2 < 1e12 s.z (the authors' check). A search that fails forgets the pairs; one that fails
 without any ends the path, and so does a log density that changes by less than 10 units of rounding: in single precision
 that may be many nats below the maximum of a badly scaled density.
 """

@@ -32,7 +32,7 @@ class MLP:
         return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
 
     def initialise(self, uniform: Tensor) -> Tensor:
-        """PyTorch's: weights and biases uniform within 1 / sqrt(inputs), from uniforms on [0, 1), (R, P) -> (R, P)."""
+        """Initial parameters as PyTorch's, within 1 / sqrt(inputs), from uniforms on [0, 1), (R, P) -> (R, P)."""
         parameters = 2 * uniform - 1
         for n_in, layer in zip(self.sizes, self._layers(parameters), strict=False):
             for tensor in layer:

@@ -1,12 +1,12 @@
 """Semi-implicit samplers: x = mu(z) + sigma xi, one network and one sigma per coordinate and replicate.
 
-z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed form but easy
-draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the negative score of the
-conditional) and in log sigma^2; the way back to the parameters is the same.
+z and xi are standard normal, mu is a network, so that q(x) = E_z N(x; mu(z), diag sigma^2) has no closed
+form but easy draws. What the methods differ in is the gradient of their objective in x, in xi / sigma (the
+negative score of the conditional) and in log sigma^2; the way back to the parameters is the same.
 
-On regressions the network may first be fitted, as KSIVI's and SIVI-SM's codes do: ``pretraining`` steps of Adam on the
-mean squared error of the samples' mean prediction. They are iterations of the run, numbered t < 0, and cost ``batch``
-times the rows used over n each.
+On regressions the network may first be fitted, as KSIVI's and SIVI-SM's codes do: ``pretraining`` steps of Adam on
+the mean squared error of the samples' mean prediction. They are iterations of the run, numbered t < 0, and cost
+``batch`` times the rows used over n each.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class SemiImplicitSettings(SteppedSettings):
         return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
     def draw(self, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-        """x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D); z beyond n get no x."""
+        """Samples mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D); z beyond n get no x."""
         n, dim = xi.shape[1:]
         network, log_var = split(parameters, dim)
         sigma = (0.5 * log_var).exp()

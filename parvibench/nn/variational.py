@@ -1,11 +1,11 @@
 """Variational families trained on the evidence bound: settings, state and optimiser they share.
 
-Pyro's own inference loop is not used: its parameter store and random state belong to the process, and it fits one model
-at a time, while here replicates must be independent, resumable and batched, and every score metered. All three families
-are reparameterised, so the bound's gradient needs the target's score only.
+Pyro's own inference loop is not used: its parameter store and random state belong to the process, and it
+fits one model at a time, while here replicates must be independent, resumable and batched, and every score
+metered. All three families are reparameterised, so the bound's gradient needs the target's score only.
 
-Flows report log Z: in the last fifth of the steps foreseen the draws of the bound serve as importance samples, of the
-law that they were drawn from. The meter gives their densities with their scores, where these are of all data.
+Flows report log Z: in the last fifth of the steps foreseen the draws of the bound serve as importance samples, of the law
+that they were drawn from. The meter gives their densities with their scores, where these are of all data.
 """
 
 import math
