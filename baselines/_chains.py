@@ -61,8 +61,7 @@ def warmup_steps(
 ) -> int:
     """The setting ``given``, else the steps in a quarter of the budget, or of the ``horizon`` without a limit.
 
-    A step makes ``scores`` evaluations per chain; ``spent`` are those before the first, by default all that are
-    charged.
+    A step makes ``scores`` evaluations per chain; ``spent`` are those before the first, by default all charged.
     """
     limit = problem.meter.limit
     if given is not None or limit is None:

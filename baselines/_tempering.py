@@ -99,8 +99,7 @@ def moved(
     """One MALA step of every point at its own temperature: the points after it, and acceptance probabilities, (R, M).
 
     ``b`` and ``log_eta``, log step sizes in units of the base's s^2, are broadcastable to (R, M), ``noise`` is (R, M,
-    D), ``uniform`` (R, M). The first ``drawn`` points are fresh draws from the base, of their noise, with probability
-    1.
+    D), ``uniform`` (R, M). The first ``drawn`` points are fresh draws from the base, of their noise.
     """
     eta = log_eta.exp().unsqueeze(-1)
     step = eta * _scaled_score(points, b, base) + (2 * eta).sqrt() * noise

@@ -111,8 +111,7 @@ def mixture_score(
 ) -> tuple[Tensor, Tensor]:
     """Unbiased estimate of grad log q at the samples, (R, n, D), and the adapted leapfrog step, (R, 1, 1).
 
-    ``network`` (R, P) is mu's, x the samples (R, n, D), sigma (R, 1, D), z the latents that made them, (R, n,
-    latent_dim).
+    ``network`` (R, P) is mu's, x the samples (R, n, D), sigma (R, 1, D), z their latents, (R, n, latent_dim).
     """
 
     def at(z: Tensor) -> Conditional:

@@ -51,8 +51,7 @@ class Uniform(Start):
 class ModelTarget(Target):
     """A density written in constrained parameters, of a ``layout``.
 
-    ``log_joint`` is the log of prior times likelihood, (R, N), of constants and parameters by name, (R, N) or (R, N,
-    m).
+    ``log_joint``: log of prior times likelihood, (R, N), of constants and parameters by name, (R, N) or (R, N, m).
     """
 
     def __init__(self, layout: Layout, log_joint: Callable[..., Tensor], constants: Sequence[Tensor]) -> None:

@@ -75,8 +75,7 @@ class Meter:
     def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
         """Book a call before it is made.
 
-        ``BudgetExhausted`` where it would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred of
-        them.
+        ``BudgetExhausted`` where it would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred.
         """
         asked = scores, hvps, log_densities
         scores += self.scores

@@ -35,8 +35,7 @@ def stamp_of(name: str) -> tuple[str, tuple[int, ...]] | None:
 def verified(name: str, folder: Traversable | None = None) -> Certificate | None:
     """The certificate of a task's reference, and its arrays as bytes; None without one.
 
-    ``folder``: the only one to search. ``InputError`` where the certificate is damaged, or the arrays do not match its
-    hash.
+    ``folder``: the only one to search. ``InputError`` where the certificate is damaged, or not that of the arrays.
     """
     folder = folder or home_of(name)
     if folder is None or not (folder / f"{name}.json").is_file():

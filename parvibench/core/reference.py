@@ -193,8 +193,8 @@ def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """The reference of a task, or None; ``folder`` is the only one to search, as in all that follow.
 
-    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor. ``InputError``
-    where the draws do not match the hash in the certificate.
+    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and an array ``<metric>/<n>`` a floor; ``InputError`` for a wrong
+    hash.
     """
     found = read_certified(name, "draws", folder)
     if found is None:

@@ -68,8 +68,7 @@ class Target(ABC):
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).
 
-        On training rows ``batch``, (R, B), or all, or on the development rows; ``UnsupportedError`` where it is no
-        regression.
+        On training rows ``batch``, (R, B), or all, or on the development rows; ``UnsupportedError`` of no regression.
         """
         raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
 

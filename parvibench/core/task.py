@@ -178,10 +178,9 @@ class Task(ABC):
     ) -> Problem:
         """What an algorithm sees of this task.
 
-        ``replicates`` are their ids, or how many (ids 0, 1, ...); initial points and batches depend on ``seed`` and the
-        task's name only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations per
-        replicate; with ``full_batch`` scores are exact instead of mini-batches; ``start`` is where initial points are
-        from.
+        ``replicates`` are their ids, or how many; initial points and batches depend on ``seed`` and the task's name
+        only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations per replicate;
+        ``full_batch`` for exact scores instead of mini-batches; ``start``: where initial points are from.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)

@@ -127,7 +127,7 @@ class SemiImplicitSettings(SteppedSettings):
         return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
     def draw(self, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-        """Samples mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D); z beyond n get no x."""
+        """Samples mu(z) + sigma xi by parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D), from the first n z."""
         n, dim = xi.shape[1:]
         network, log_var = split(parameters, dim)
         sigma = (0.5 * log_var).exp()

@@ -102,7 +102,7 @@ class AffineFlow(Variational[S]):
 
     @abstractmethod
     def layers(self, settings: S, flat: Tensor, noise: Tensor) -> tuple[Tensor, Sequence[Any]]:
-        """y (R, n, D) after all layers, and these at work, with log scales ``a``, from their networks (R, P - 2 D) and noise (R, n, D)."""
+        """y (R, n, D) and the layers at work, with log scales ``a``, from networks (R, P - 2 D) and noise (R, n, D)."""
 
     @abstractmethod
     def back(self, settings: S, layers: Sequence[Any], grad: Tensor) -> list[Tensor]:
