@@ -20,10 +20,7 @@ class InputError(ParVIBenchError, ValueError):
 
 
 class UnknownNameError(InputError):
-    """A name that no registry holds; the message suggests the three nearest.
-
-    ``kind`` says what the name should be, e.g. ``"task"``, and ``hint`` where more names could come from.
-    """
+    """A name that no registry holds; ``kind`` says of what, ``hint`` where more names could come from."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)

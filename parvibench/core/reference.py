@@ -254,10 +254,7 @@ def _later_floors(name: str, certificate: Mapping[str, Any], folder: Traversable
 
 
 def load_pool(name: str, certificate: Mapping[str, Any], folder: Traversable | None = None) -> Tensor:
-    """Draws that a user-built reference's floors are simulated from, (m, D) float64: ``<name>.pool.npy``.
-
-    ``InputError`` where the file is missing, or is not that of the certificate.
-    """
+    """Draws that a user-built reference's floors come from, (m, D) float64; ``InputError`` for a wrong file."""
     home = folder or home_of(name)
     file = None if home is None else home / f"{name}.pool.npy"
     content = file.read_bytes() if file is not None and file.is_file() else b""

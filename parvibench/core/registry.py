@@ -350,10 +350,7 @@ _PLUGIN = "parvibench_plugin_"
 
 
 def _load_file(path: Path) -> Any:
-    """Import a file plug-in under a name of its own (a second import gives the same module).
-
-    Like a script's, its folder is then looked through for what it imports, after everything else.
-    """
+    """Import a file plug-in under a name of its own, once; like a script's, its folder is looked through, last."""
     name = _PLUGIN + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
     if name in sys.modules:
         return sys.modules[name]

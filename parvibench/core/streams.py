@@ -80,10 +80,7 @@ class Streams:
         return rows.to(self.device, non_blocking=True)
 
     def batch(self, rows: int, size: int) -> Tensor:
-        """Row indices of the current step's mini-batch, (R, size), size < rows; read only.
-
-        Each epoch is a fresh shuffle of all rows, its remainder dropped.
-        """
+        """Row indices of the step's mini-batch, (R, size), size < rows, read only; each epoch is a fresh shuffle."""
         epoch, place = divmod(self.step, rows // size)
         held = self._shuffled.get(rows)
         if held is None or held[0] != epoch:

@@ -113,10 +113,7 @@ Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
 
 
 def score_with_product(x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
-    """A score that autograd differentiates, once, by a Hessian-vector product written by hand.
-
-    ``linearise`` maps states (R, N, D) to the score and the product, which may share what the score has computed.
-    """
+    """A score that autograd differentiates, once, by the product that ``linearise`` gives with it at (R, N, D)."""
     return _ScoreWithProduct.apply(x, linearise)  # type: ignore[no-untyped-call]
 
 

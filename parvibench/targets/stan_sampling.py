@@ -30,10 +30,7 @@ class Block(NamedTuple):
 
 
 class NUTS:
-    """Chains of stanli's sampler on a program that it interprets.
-
-    Generated quantities are cut off: nothing reads them, and where one fails, a draw has no values.
-    """
+    """Chains of stanli's sampler on a program without its generated quantities, which nothing reads and may fail."""
 
     def __init__(self, model: StanModel) -> None:
         self._model, self._text = model, re.split(r"\bgenerated\s+quantities\s*\{", model.program.text)[0]
