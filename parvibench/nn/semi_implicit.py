@@ -75,7 +75,10 @@ class SemiImplicitSettings(SteppedSettings):
         "KSIVI code: 25,000 on multimodal and student-t",
     )
     ema: float | None = Field(
-        None, gt=0, lt=1, description="decay of the parameters' average that draws; KSIVI code: 0.999 on networks"
+        None,
+        gt=0,
+        lt=1,
+        description="decay of a running average of parameters, which is drawn from; KSIVI networks 0.999",
     )
 
     pretraining: int = Field(0, ge=0, description="iterations that fit the network to responses first; KSIVI code: 99")
