@@ -181,9 +181,7 @@ class FunctionalFlowSettings(RefitSettings):
     """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
 
     step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours")
-    velocity_divisor: float = Field(
-        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 the SIFG paper's mixtures"
-    )
+    velocity_divisor: float = Field(1.0, gt=0, description="of f; 1 (papers), 1000 in the SIFG paper's mixture scripts")
     probe: Literal["rademacher", "gaussian"] = Field(
         "rademacher", description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian"
     )

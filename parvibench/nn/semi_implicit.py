@@ -75,10 +75,7 @@ class SemiImplicitSettings(SteppedSettings):
         "KSIVI code: 25,000 on multimodal and student-t",
     )
     ema: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="decay of a running average of parameters, which is drawn from; KSIVI networks 0.999",
+        None, gt=0, lt=1, description="decay of the parameters' average, drawn from then; KSIVI code: 0.999 networks"
     )
 
     pretraining: int = Field(0, ge=0, description="iterations that fit the network to responses first; KSIVI code: 99")
