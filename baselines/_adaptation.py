@@ -87,9 +87,8 @@ def to_momentum(vector: Tensor, scale: Tensor) -> Tensor:
 def catching_up(density: Tensor, acceptance: Tensor) -> tuple[Tensor, Tensor]:
     """Whose place each chain takes in warm-up, (R, N) int64, and which replicates have such a change, (R,) bool.
 
-    A chain that starts where scores are of another size is not moved by the step that suits all others, and never comes
-    back: its log density (R, N) is far below, or it accepts nothing (R, N). The worst takes the place of the best, the
-    next that of the next.
+    A chain that is far below the others in log density, or accepts nothing, (R, N) both, does not come back by a step
+    that suits these. The worst takes the place of the best, the next that of the next.
     """
     lost = (density < density.quantile(0.5, dim=1, keepdim=True) - LOST) | (acceptance < STUCK)
     order = density.argsort(1)
@@ -101,8 +100,7 @@ def catching_up(density: Tensor, acceptance: Tensor) -> tuple[Tensor, Tensor]:
 def reasonable_step(score: Tensor, scale: Tensor) -> Tensor:
     """A leapfrog length to begin with, (R,): D^(-1/4) over the root mean square of the scaled scores (R, N, D).
 
-    At stationarity of a Gaussian that square is the mean eigenvalue of the scaled precision. Of the chains the median
-    counts: one that is far out has a score of any size.
+    That square is the mean eigenvalue of the precision at a Gaussian; the chains' median, as one far out has any score.
     """
     rms = to_momentum(score, scale).square().mean(2).quantile(0.5, dim=1).sqrt()
     step = score.shape[-1] ** -0.25 / rms

@@ -59,14 +59,9 @@ def divergent(log_ratio: Tensor) -> Tensor:
 def warmup_steps(
     problem: Problem, horizon: int, scores: int, *, given: int | None = None, spent: float | None = None
 ) -> int:
-    """The setting, else the steps within a quarter of the budget, or of the steps foreseen where evaluations are free.
+    """The setting ``given``, else the steps in a quarter of the budget, or of the ``horizon`` without a limit.
 
-    Args:
-        problem: with its limit, before any step.
-        horizon: steps foreseen.
-        scores: evaluations of a step, per chain.
-        given: the setting.
-        spent: evaluations before the first step; by default all that are charged.
+    A step makes ``scores`` evaluations per chain; ``spent`` are those before the first, by default all charged.
     """
     limit = problem.meter.limit
     if given is not None or limit is None:

@@ -16,9 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Kind, Problem, Streams
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.loading import jax_library, single
 

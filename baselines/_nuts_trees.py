@@ -144,17 +144,9 @@ def grow(
 ) -> tuple[Trees, Tensor]:
     """Every row takes K leapfrog steps; trees that end on the way are followed by new ones.
 
-    Args:
-        trees: before.
-        evaluate: the target; called K times with M = R N positions.
-        scale: (R, D) standard deviations or (R, D, D) Cholesky factors of the inverse mass.
-        steps: (R,) leapfrog lengths of trees that begin.
-        random: of these steps.
-        max_depth: most doublings.
-        takes_turns: whether the next tree of a row is the waiting chain's.
-
-    Returns:
-        The trees after, and the mean of min(1, exp(-energy error)) over all steps, (R,).
+    ``evaluate`` is called K times with M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
+    factors of the inverse mass; ``steps``: (R,) lengths of trees that begin; with ``takes_turns`` a row's next tree is
+    the waiting chain's. Returns the trees after, and the mean of min(1, exp(-energy error)) over all steps, (R,).
     """
     replicates, n, _, dim = trees.ends.shape
     width = replicates * n
@@ -186,9 +178,8 @@ def grow(
             start = torch.cat((chosen.index_select(1, begin), momentum.unsqueeze(0)))
             ends.index_copy_(1, begin, torch.cat((start, start)))
             total.index_copy_(0, begin, momentum)
-            rows.index_copy_(
-                0, slot_0.index_select(0, begin), torch.cat((momentum, momentum, torch.zeros_like(momentum)), 1)
-            )
+            first = torch.cat((momentum, momentum, torch.zeros_like(momentum)), 1)
+            rows.index_copy_(0, slot_0.index_select(0, begin), first)
             energy.index_copy_(0, begin, momentum.square().sum(1).mul_(0.5).sub_(density.index_select(0, begin)))
             table[6:9].masked_fill_(fresh, 0.0)  # weight, accepted, leaves
             depth.masked_fill_(fresh, 0)
@@ -296,13 +287,7 @@ def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, eval
 
 
 def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:
-    """Mask of the subtrees that turn, (P,) bool.
-
-    Args:
-        window: (P, 6 D) the slots of the first leaves of both halves.
-        end: (P, D) momenta at the last leaves.
-        total: (P, D) sums of all momenta up to them.
-    """
+    """Subtrees that turn, (P,) bool, by slots of first leaves (P, 6 D), momenta at the last and their sums (P, D)."""
     first, _, sum_first, middle, before_middle, sum_middle = window.view(len(window), 6, end.shape[1]).unbind(1)
     whole = total - sum_first
     front = sum_middle - sum_first + middle

@@ -21,9 +21,7 @@ from typing import Literal, NamedTuple, TypeVar
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Problem, SteppedSettings, Streams
 from parvibench.kernels.gram import exp_, median_bandwidth, self_distances
 from parvibench.kernels.heat import heat_bandwidth
 from parvibench.nn.optim import Moments, adam, rms_normalised

@@ -96,20 +96,10 @@ def moved(
     uniform: Tensor,
     drawn: int = 0,
 ) -> tuple[Points, Tensor]:
-    """One MALA step of every point at its own temperature.
+    """One MALA step of every point at its own temperature: the points after it, and acceptance probabilities, (R, M).
 
-    Args:
-        problem: scores M points.
-        points: where they are.
-        b: inverse temperatures, broadcastable to (R, M).
-        log_eta: log step sizes in units of the base's s^2, broadcastable to (R, M).
-        base: at b = 0.
-        noise: standard normal, (R, M, D).
-        uniform: (R, M).
-        drawn: the first so many points are fresh draws from the base instead, made of their noise.
-
-    Returns:
-        The points after it, and the acceptance probabilities, (R, M); 1 for those drawn.
+    ``b`` and ``log_eta``, log step sizes in units of the base's s^2, are broadcastable to (R, M), ``noise`` is (R, M,
+    D), ``uniform`` (R, M). The first ``drawn`` points are fresh draws from the base, of their noise.
     """
     eta = log_eta.exp().unsqueeze(-1)
     step = eta * _scaled_score(points, b, base) + (2 * eta).sqrt() * noise

@@ -34,9 +34,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.refit import Flow, FunctionalFlowSettings, Refitted
 
 from ._sifg_runs import on_networks
@@ -55,12 +53,8 @@ class Settings(FunctionalFlowSettings):
     p_step_size: float = Field(5e-7, ge=0, description="eta_p; SIFG paper's mixtures, 1e-4 to 1 elsewhere")
     p_min: float = Field(1.1, gt=1, description="lower bound of p; code")
     p_max: float | None = Field(6.0, gt=1, description="upper bound of p; code on ICA, 4 on networks, none on toys")
-    p_clip: float | None = Field(
-        None, gt=0, description="bound of the slope in p; code: none on toys, 0.1 on ICA, 0.2 on networks"
-    )
-    p_start: int = Field(
-        0, ge=0, description="first iteration that moves p; code 6 on mixtures, 5001 on Monomial Gamma"
-    )
+    p_clip: float | None = Field(None, gt=0, description="bound of p's slope; code: 0.1 ICA, 0.2 networks")
+    p_start: int = Field(0, ge=0, description="first iteration that moves p; code: 6 mixtures, 5001 Monomial Gamma")
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Settings:
@@ -85,11 +79,11 @@ class State(NamedTuple):
 
 #: Step size and first iteration of p on toys.
 _TOY_RATES = {
-    "gmm5-2d": (paper(5e-7), code(6)),
-    "gmm5-2d-code": (code(1e-6), code(6)),
-    "gmm5-10d": (paper(5e-7), code(6)),
-    "gmm5-10d-code": (code(2.5e-7), code(6)),
-    "monomial-gamma": (paper(1.0), code(5001)),
+    "gmm5-2d": paper(p_step_size=5e-7) | code(p_start=6),
+    "gmm5-2d-code": code(p_step_size=1e-6, p_start=6),
+    "gmm5-10d": paper(p_step_size=5e-7) | code(p_start=6),
+    "gmm5-10d-code": code(p_step_size=2.5e-7, p_start=6),
+    "monomial-gamma": paper(p_step_size=1.0) | code(p_start=5001),
 }
 
 
@@ -104,22 +98,11 @@ class AdaGWG(Refitted[Settings, State]):
     )
     # As baseline of the SIFG paper.
     presets: ClassVar[Presets] = {
-        **{
-            task: {
-                **L2_TOYS[task], "p_rule": code("mixture-code"), "p_max": code(None), "p_step_size": rate,
-                "p_start": start,
-            }
-            for task, (rate, start) in _TOY_RATES.items()
-        },
-        "ica-meg-tempered": {  # 0.002, 0.004 and 0.008 were tried
-            **L2_ICA, "p_rule": code("ica-code"), "p_step_size": code(0.004), "p_clip": paper(0.1),
-            "p_max": paper(6.0),
-        },
-        **on_networks({
-            **L2_NETWORK, "p_rule": code("network-code"), "p_step_size": paper(1e-4), "p_clip": paper(0.2),
-            "p_max": code(4.0),
-        }),
-    }  # fmt: skip
+        **{t: L2_TOYS[t] | code(p_rule="mixture-code", p_max=None) | rates for t, rates in _TOY_RATES.items()},
+        # 0.002, 0.004 and 0.008 were tried
+        "ica-meg-tempered": L2_ICA | code(p_rule="ica-code", p_step_size=0.004) | paper(p_clip=0.1, p_max=6.0),
+        **on_networks(L2_NETWORK | code(p_rule="network-code", p_max=4.0) | paper(p_step_size=1e-4, p_clip=0.2)),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f untrained."""

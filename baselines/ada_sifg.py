@@ -1,7 +1,7 @@
 """Adaptive semi-implicit functional gradient flow (Ada-SIFG): SIFG that moves its noise level too.
 
-Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 2. With F(sigma) = KL(mu * N(0, sigma^2 I) || pi),
-carried particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
+Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Algorithm 2. With F(sigma) = KL(mu * N(0, sigma^2 I) || pi), carried
+particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
 
     x_i = z_i + sigma w_i,   w_i ~ N(0, I)
     N' optimiser steps on  mean_i || f(x_i) + w_i / sigma ||^2
@@ -11,17 +11,14 @@ carried particles z_i from mu and f -> grad log mu^ as in SIFG, each iteration
 Output: fresh z_i + sigma w. Every replicate has its own sigma. Options as in SIFG; with ``noise="redrawn"`` the
 particles move with noises of their own, at the new sigma.
 
-Traps: (1) Algorithm 2 prints the update of f as an ascent, and a minus inside the norm; both would turn the
-particles round. (2) eta_s has three scales: the text dots with sigma w (a factor sigma), the code on ICA and
-networks averages over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``; "kl" is the derivative itself.
-(3) The authors' mixture scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i +
-sigma w_i) + w_i / sigma^2 ||^2 at fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets
-sigma only grow, by about 4 D eta_s / sigma^5 per iteration, which is why their eta_s is 1e-9; with the formula above
-such a rate does nothing. (4) With one w, f may fit the noise of the very points at which F' is taken, which
-biases sigma upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching
-loss itself, mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule=
-"dsm-inner-code"``. (6) The code has no bounds on sigma.
-Departure: that script's warm-up moves sigma too, by less than 1e-4.
+Traps: (1) Algorithm 2 prints the update of f as an ascent, and a minus inside the norm; both would turn the particles
+round. (2) eta_s has three scales: the text dots with sigma w (a factor sigma), the code on ICA and networks averages
+over coordinates too (a factor 1/D): ``sigma_rule="kl-code"``; "kl" is the derivative itself. (3) The authors' mixture
+scripts move sigma along another quantity, the gradient in sigma of mean_i || f(z_i + sigma w_i) + w_i / sigma^2 ||^2 at
+fixed f (sigma^2 where the residual has sigma): ``sigma_rule="dsm-code"``. It lets sigma only grow, by about 4 D eta_s /
+sigma^5 per iteration. (4) With one w, f may fit the noise of the very points at which F' is taken, which biases sigma
+upwards. (5) The script on gmm5-2d moves sigma in every inner step, along the gradient of the matching loss itself,
+mean_i || f(z_i + sigma w_i) + w_i sigma / sigma^2 ||^2, about -2 D / sigma^3: ``sigma_rule="dsm-inner-code"``.
 """
 
 from __future__ import annotations
@@ -31,10 +28,8 @@ from typing import ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
-from parvibench.nn.refit import Flow, PerturbedFlowSettings, Refitted
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
+from parvibench.nn.refit import Flow, Perturbed, PerturbedFlowSettings
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
@@ -42,9 +37,7 @@ from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 class Settings(PerturbedFlowSettings):
     """Settings of Ada-SIFG."""
 
-    sigma_step_size: float = Field(
-        1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9 belongs to the rule dsm-code)"
-    )
+    sigma_step_size: float = Field(1e-4, ge=0, description="eta_s, in x^2; ours (paper's 1e-9: of the rule dsm-code)")
     sigma_min: float = Field(1e-3, gt=0, description="lower bound of sigma, in x; paper")
     sigma_max: float = Field(1.0, gt=0, description="upper bound of sigma, in x; paper")
     sigma_rule: Literal["kl", "kl-code", "dsm-code", "dsm-inner-code"] = Field(
@@ -82,12 +75,12 @@ class Info(NamedTuple):
     sigma: Tensor  # (R,) noise level
 
 
-_TOY = {**TOY, "step_size": paper(0.01), "sigma_rule": code("dsm-code")}
-_2D = {**_TOY, "sigma_rule": code("dsm-inner-code")}
-_KL = {"sigma_rule": code("kl-code")}
+_TOY = TOY | paper(step_size=0.01) | code(sigma_rule="dsm-code")
+_2D = _TOY | code(sigma_rule="dsm-inner-code")
+_KL = code(sigma_rule="kl-code")
 
 
-class AdaSIFG(Refitted[Settings, State]):
+class AdaSIFG(Perturbed[Settings, State]):
     """Semi-implicit functional gradient flow with adaptive noise."""
 
     name = "ada-sifg"
@@ -98,22 +91,15 @@ class AdaSIFG(Refitted[Settings, State]):
         settings={"step_size": 0.1, "hidden": 16, "sigma": 0.3, "net_optimiser": "adam", "net_learning_rate": 0.01},
     )
     presets: ClassVar[Presets] = {
-        "gmm5-2d": {**_2D, "iterations": paper(2000), "sigma": paper(0.12), "sigma_step_size": paper(1e-9)},
-        "gmm5-2d-code": {
-            **_2D, "iterations": code(2300), "step_size": code(0.005), "sigma": code(0.1),
-            "sigma_step_size": code(1e-9),
-        },
-        "gmm5-10d": {**_TOY, "iterations": code(2200), "sigma": paper(0.1), "sigma_step_size": paper(1e-9)},
-        "monomial-gamma": {
-            **_TOY, "iterations": code(20000), "sigma": paper(0.1), "sigma_step_size": paper(1e-10),
-        },
+        "gmm5-2d": _2D | paper(iterations=2000, sigma=0.12, sigma_step_size=1e-9),
+        "gmm5-2d-code": _2D | code(iterations=2300, step_size=0.005, sigma=0.1, sigma_step_size=1e-9),
+        "gmm5-10d": _TOY | code(iterations=2200) | paper(sigma=0.1, sigma_step_size=1e-9),
+        "monomial-gamma": _TOY | code(iterations=20000) | paper(sigma=0.1, sigma_step_size=1e-10),
         # 1e-6, 2e-6 and 4e-6 were tried
-        "ica-meg-tempered": {**ICA, **_KL, "sigma": paper(0.03), "sigma_step_size": code(1e-6)},
+        "ica-meg-tempered": ICA | _KL | paper(sigma=0.03) | code(sigma_step_size=1e-6),
         # 2e-5, 4e-5 and 1e-4 were tried, and sigma 0.1
-        **on_networks({
-            **NETWORK, **_KL, "noise": code("redrawn"), "sigma": code(0.01), "sigma_step_size": code(2e-5),
-        }),
-    }  # fmt: skip
+        **on_networks(NETWORK | _KL | code(noise="redrawn", sigma=0.01, sigma_step_size=2e-5)),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
         """Particles at the task's initial points, f warmed up on them."""
@@ -138,16 +124,11 @@ class AdaSIFG(Refitted[Settings, State]):
         z, flow = settings.move(z, velocity, flow)
         return State(z, moved, flow), Info(moved.flatten())
 
-    def output(self, problem: Problem, settings: Settings, state: State, n: int, streams: Streams) -> Tensor:
-        """Fresh draws from mu^; particles are taken in turn when n is not their number."""
-        return settings.fresh(state.x, state.sigma, n, streams)
-
 
 def fit_both(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: Tensor) -> tuple[Flow, Tensor]:
-    """Inner steps that move f and sigma at once, the points staying where the first sigma put them.
+    """f and sigma, (R, 1, 1), after inner steps that move both, the points staying where the first sigma put them.
 
-    Both descend mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma: the code
-    differentiates in sigma' too. Returns f and sigma, (R, 1, 1).
+    Along mean_i || f(z_i + sigma' w_i) + sigma' w_i / sigma^2 ||^2, sigma' the first sigma, with respect to it too.
     """
     net, first = settings.network(z.shape[2]), sigma
     x = z + first * w
@@ -171,10 +152,7 @@ def slope_of_sigma(settings: Settings, flow: Flow, z: Tensor, sigma: Tensor, w: 
 
 
 def sigma_gradient(velocity: Tensor, w: Tensor) -> Tensor:
-    """F'(sigma) from the velocity s - grad log mu^ at the perturbed points and the unit noise: (R, 1, 1).
-
-    F'(sigma) = E[ (grad log mu^(x) - s(x)) . w ]: the part through the density itself integrates to zero.
-    """
+    """F'(sigma) = E[ (grad log mu^(x) - s(x)) . w ], (R, 1, 1): the part through the density integrates to zero."""
     return -(velocity * w).sum(-1, keepdim=True).mean(1, keepdim=True)
 
 

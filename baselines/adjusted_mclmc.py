@@ -31,9 +31,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn.masks import where
 
 from ._chains import acceptance, divergent, warmup_steps
@@ -55,12 +53,8 @@ class Settings(AlgorithmSettings):
     integrator: Integrator = Field("leapfrog", description="of the isokinetic dynamics; ours (both are in the paper)")
     length_factor: float = Field(1.3, gt=0, description="L in units of the posterior's size; the program's")
     precondition: bool = Field(True, description="scale coordinates by their standard deviations; the program's")
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
-    first_length: float | None = Field(
-        None, gt=0, description="eps before any tuning, in x; None: sqrt(D) / 5, the program's"
-    )
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
+    first_length: float | None = Field(None, gt=0, description="first eps, in x; None: sqrt(D) / 5, the program's")
 
 
 class Averaging(NamedTuple):
@@ -117,11 +111,7 @@ class AdjustedMCLMC(Algorithm[Settings, State]):
     example: ClassVar[Example] = Example(quick={"warmup_steps": 5}, first_scores=1, settings={}, steps=300)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: the target is one-dimensional.
-        """
+        """Chains at the task's initial points; ``UnsupportedError`` on a line."""
         point = start(problem, self.name, streams.normal("init", (problem.particles, problem.dim)))
         one = point.x.new_ones(point.x.shape[0])
         eps = (settings.first_length or math.sqrt(problem.dim) / 5) * one

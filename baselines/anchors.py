@@ -6,10 +6,8 @@ Anchors take no steps; they see the task itself, because a problem knows nothing
 import torch
 from torch import Generator, Tensor
 
-from parvibench.core.algorithm import Anchor
+from parvibench.core.algorithm import Anchor, Problem, Streams, Task
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem, Task
 
 
 class Exact(Anchor):
@@ -22,8 +20,7 @@ class Exact(Anchor):
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Independent exact draws, or n distinct rows of the reference where no sampler exists; see ``Anchor.draw``.
 
-        Raises:
-            UnsupportedError: the task has neither, or its reference has no row to spare.
+        ``UnsupportedError`` where the task has neither, or its reference has no row to spare.
         """
         generators = streams.generators("exact")
         try:

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Example
+from parvibench.core.algorithm import Example, Problem, Streams
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 from parvibench.jax_programs.by_callback import Density
 from parvibench.jax_programs.loading import jax_library
 

@@ -32,9 +32,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn.masks import where
 
 from ._adaptation import KAPPA, DualAveraging, reasonable_step
@@ -210,12 +208,7 @@ def _learnt(settings: Settings, state: State, ends: Tensor, probability: Tensor,
 def chees_gradient(x: Tensor, y: Tensor, p: Tensor, probability: Tensor, time: Tensor) -> Tensor:
     """Estimate of the criterion's derivative in log T, (R,), but for a factor; chains without an end do not count.
 
-    Args:
-        x: (R, N, D) starts.
-        y: (R, N, D) ends.
-        p: (R, N, D) momenta there.
-        probability: (R, N) of accepting them.
-        time: (R,) t of the trajectories.
+    From starts x, ends y and momenta p there, (R, N, D), probabilities of accepting them (R, N), and t, (R,).
     """
     sound = (probability > 0).unsqueeze(-1)
     y, p = torch.where(sound, y, x), torch.where(sound, p, torch.zeros_like(p))

@@ -20,9 +20,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, ours, paper
 from parvibench.nn.optim import AdamState, adam
 
 _ROWS = {
@@ -50,12 +48,9 @@ class DeepEnsemble(Algorithm[Settings, AdamState]):
     citation = "Lakshminarayanan, Pritzel & Blundell (2017), arXiv:1612.01474"
     example = Example(samples=False)
     presets: ClassVar[Presets] = {  # 5 networks, 40 epochs of batches of 100 rows: nine tenths are for training
-        f"bnn-{name}": {
-            "step_size": paper(0.1), "held": ours(1), "particles": paper(5), "samples": paper(5),
-            "iterations": paper(40 * -(-9 * rows // 1000)),
-        }
+        f"bnn-{name}": paper(step_size=0.1, particles=5, samples=5, iterations=40 * -(-9 * rows // 1000)) | ours(held=1)
         for name, rows in _ROWS.items()
-    }  # fmt: skip
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""

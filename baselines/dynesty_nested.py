@@ -25,10 +25,8 @@ from pydantic import Field
 from scipy.special import ndtri
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import BudgetExhausted, imported_library
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import seed_of
 
@@ -75,11 +73,9 @@ class Dynesty(Algorithm[Settings, State]):
         sd, dim = settings.base_sd, problem.dim
 
         def likelihoods(x: Any) -> Any:
-            points = torch.as_tensor(x, dtype=problem.dtype, device=problem.device).view(1, -1, dim)
+            at = torch.as_tensor(x, dtype=problem.dtype, device=problem.device).view(1, -1, dim)
             base = -0.5 * (np.square(x) / sd**2).sum(-1) - dim * math.log(sd * math.sqrt(2 * math.pi))
-            return np.nan_to_num(
-                problem.log_density(points)[0].double().cpu().numpy() - base, nan=-1e300, neginf=-1e300
-            )
+            return np.nan_to_num(problem.log_density(at)[0].double().cpu().numpy() - base, nan=-1e300, neginf=-1e300)
 
         draws = np.random.default_rng(seed_of(streams, "dynesty"))
         cube = draws.random((problem.particles, dim))
@@ -114,9 +110,8 @@ class Dynesty(Algorithm[Settings, State]):
         points = np.concatenate([dead["v"].reshape(-1, problem.dim), state.live[0].numpy()])
         logs = np.concatenate([dead["logwt"], state.log_live[0].numpy() + last - math.log(state.live.shape[1])])
         weights = torch.from_numpy(np.exp(logs - logs.max()))
-        rows = torch.multinomial(
-            weights, n, replacement=True, generator=streams.generator("output", streams.replicates[0], streams.step)
-        )
+        generator = streams.generator("output", streams.replicates[0], streams.step)
+        rows = torch.multinomial(weights, n, replacement=True, generator=generator)
         return torch.from_numpy(points)[rows].to(problem.device, problem.dtype).unsqueeze(0)
 
 
@@ -127,10 +122,7 @@ def _live(sampler: Any) -> tuple[Tensor, Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """dynesty prints the traceback of whatever its likelihood raises, which at the budget's end is no news.
-
-    It also warns of bounds that are inefficient, which the charge shows.
-    """
+    """Silence about tracebacks, at a budget's end no news, and inefficient bounds, both of which dynesty prints."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

@@ -16,10 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import UnsupportedError, imported_library
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import seed_of
 
@@ -56,12 +54,7 @@ class Emcee(Algorithm[Settings, State]):
     example = Example(settings={}, steps=200, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """The ensemble at the task's initial points.
-
-        Raises:
-            UnsupportedError: fewer than 2 D walkers.
-            LibraryMissingError: emcee is not installed.
-        """
+        """The ensemble at the initial points; ``UnsupportedError`` with fewer than 2 D walkers."""
         imported_library("emcee")
         x = problem.init()
         if x.shape[1] < 2 * problem.dim:

@@ -18,17 +18,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code, paper
 from parvibench.nn.masks import where
 
 from ._chains import Info, Points, acceptance, divergent
 
-_MEG = {
-    "step_size": paper(1.25e-7), "jitter": paper(0.0), "iterations": paper(100_000), "particles": paper(1),
-    "burn_in": paper(50_000), "thinning": paper(1), "samples": paper(50_000),
-}  # fmt: skip
+_MEG = paper(step_size=1.25e-7, jitter=0.0, iterations=100_000, particles=1, burn_in=50_000, thinning=1, samples=50_000)
 
 
 class Settings(SteppedSettings):
@@ -36,9 +31,7 @@ class Settings(SteppedSettings):
 
     step_size: float = Field(0.01, gt=0, description="eta = eps^2 / 2 of one leapfrog step, in x^2; ours")
     leapfrog_steps: int = Field(10, ge=1, description="L, drifts (and evaluations) per trajectory; ours")
-    jitter: float = Field(
-        0.0, ge=0, lt=1, description="relative half-width of the uniform law of eps; 0: none (Neal 3.2)"
-    )
+    jitter: float = Field(0.0, ge=0, lt=1, description="relative half-width of the uniform law of eps; Neal (3.2)")
 
 
 class HMC(Algorithm[Settings, Points]):
@@ -55,8 +48,8 @@ class HMC(Algorithm[Settings, Points]):
     )  # fmt: skip
     # SIFG's ground truth: eps = 5e-4, 40 steps in the text, 41 drifts in the code, which tempers the likelihood
     presets: ClassVar[Presets] = {
-        "ica-meg": _MEG | {"leapfrog_steps": paper(40)},
-        "ica-meg-tempered": _MEG | {"leapfrog_steps": code(41)},
+        "ica-meg": _MEG | paper(leapfrog_steps=40),
+        "ica-meg-tempered": _MEG | code(leapfrog_steps=41),
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> Points:

@@ -1,26 +1,24 @@
 """Variational inference with inverse autoregressive flows (IAF).
 
-Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934. Noise y_0 ~ N(0, I) passes
-through T affine flows and a last elementwise one,
+Kingma, Salimans, Jozefowicz, Chen, Sutskever & Welling (2016), arXiv:1606.04934. Noise y_0 ~ N(0, I) passes through T
+affine flows and a last elementwise one,
 
     y_t = exp(a_t) y_{t-1} + b_t,   (b_t, a_t) = net_t(y_{t-1}),   x = m + sd y_T
 
-where coordinate d of b_t and a_t depends on coordinates before d only, so that the Jacobian is triangular
-and log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d; the order of the coordinates is turned round
-between flows. Adam maximises the evidence bound. Going back through flow t with g = d/dy_t,
+where coordinate d of b_t and a_t depends on coordinates before d only, so that the Jacobian is triangular and log q(x)
+= log N(y_0) - sum_t sum_d a_t - sum_d log sd_d; the order of the coordinates is turned round between flows. Adam
+maximises the evidence bound. Going back through flow t with g = d/dy_t,
 
     d/db = g,   d/da = g exp(a) y_{t-1} - 1/n,   d/dy_{t-1} = g exp(a) + J_net^T (d/db, d/da)
 
-The network's masks are Pyro's, and a flow equals Pyro's AffineAutoregressive: a is cut to [-5, 3] and the
-gradient passes the cut. Pyro's modules hold one set of parameters and belong to autograd, so the arithmetic
-is written on batched flat parameters instead; see also parvibench.nn.variational.
+The network's masks are Pyro's, and a flow equals Pyro's AffineAutoregressive: a is cut to [-5, 3] and the gradient
+passes the cut.
 
-Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a
-guide's usual location and scale, started at one draw of the task's initial distribution. No source runs it on a
-task of this suite: no presets.
+Departures: the paper gates y by a sigmoid (its Eq. 14), which narrows only; the last elementwise flow is a guide's
+usual location and scale, started at one draw of the task's initial distribution.
 """
 
-import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -29,23 +27,28 @@ from pydantic import Field
 from pyro.nn.auto_reg_nn import create_mask
 from torch import Tensor
 
-from parvibench.core.algorithm import Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Problem, Streams
 from parvibench.nn.mlp import MLP
-from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
+from parvibench.nn.variational import AffineFlow, VariationalSettings, VariationalState, narrow
 
 
 class Settings(VariationalSettings):
     """Settings of inverse autoregressive flows."""
 
     flows: int = Field(2, ge=1, description="T, autoregressive flows; ours")
-    hidden: int = Field(
-        32, ge=1, description="units in the hidden layer of each flow's network, at least D are used; ours"
-    )
+    hidden: int = Field(32, ge=1, description="hidden units of each flow's network, at least D are used; ours")
 
 
-class IAF(Variational[Settings]):
+class Flow(NamedTuple):
+    """One flow at work."""
+
+    y: Tensor  # what went in, (R, n, D)
+    a: Tensor  # log scale, (R, n, D)
+    values: list[Tensor]  # of the network's layers
+    network: Tensor  # its parameters, (R, P)
+
+
+class IAF(AffineFlow[Settings]):
     """Variational inference with inverse autoregressive flows."""
 
     name = "iaf"
@@ -61,43 +64,33 @@ class IAF(Variational[Settings]):
         net, mask = masked_network(problem.dim, settings.hidden, problem.device, problem.dtype)
         uniform = streams.uniform("init", (settings.flows, net.n_parameters))
         flows = [net.initialise(u) * mask for u in uniform.unbind(1)]
-        m = problem.init()[:, 0]
-        return begin(torch.cat((*flows, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
+        return narrow(problem, settings, horizon, *flows)
 
-    def push(self, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Through all flows."""
-        return flow_through(settings, parameters, noise)[0]
+    def layers(self, settings: Settings, flat: Tensor, noise: Tensor) -> tuple[Tensor, Sequence[Flow]]:
+        """y_T (R, n, D) and the flows in order."""
+        net, _ = masked_network(noise.shape[2], settings.hidden, noise.device, noise.dtype)
+        y = noise
+        flows: list[Flow] = []
+        for network in flat.chunk(settings.flows, 1):
+            if flows:
+                y = y.flip(2)
+            values = net.forward(network, y)
+            b, a = values[-1].chunk(2, 2)
+            a = a.clamp(-5, 3)
+            flows.append(Flow(y, a, values, network))
+            y = a.exp() * y + b
+        return y, flows
 
-    def stretched(self, settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples, and the sum of all log scales."""
-        x, _, parts = flow_through(settings, parameters, noise)
-        scales = [part.a.sum(-1) for part in parts]
-        return x, sum(scales, parameters[:, -noise.shape[2] :].sum(-1, keepdim=True))
-
-    def gradient(self, problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Gradient of the negative bound, (R, T P + 2 D), from noise (R, n, D)."""
-        n, dim = noise.shape[1:]
-        net, mask = masked_network(dim, settings.hidden, noise.device, noise.dtype)
-        x, y, flows = flow_through(settings, parameters, noise)
-        grad = problem.score(x) / -n
-        sd = parameters[:, None, -dim:].exp()
-        grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
-        grad = grad * sd
-        for flow in reversed(flows):
+    def back(self, settings: Settings, layers: Sequence[Flow], grad: Tensor) -> list[Tensor]:
+        """Gradients in the flows' networks, the last one first."""
+        net, mask = masked_network(grad.shape[2], settings.hidden, grad.device, grad.dtype)
+        grads = []
+        for flow in reversed(layers):
             scaled = grad * flow.a.exp()
-            out = torch.cat((grad, scaled * flow.y - 1 / n), 2)
-            grads.insert(0, net.backward(flow.network, flow.values, out).mul_(mask))
+            out = torch.cat((grad, scaled * flow.y - 1 / grad.shape[1]), 2)
+            grads.append(net.backward(flow.network, flow.values, out).mul_(mask))
             grad = (scaled + net.backward_input(flow.network, flow.values, out)).flip(2)
-        return torch.cat(grads, 1)
-
-
-class Flow(NamedTuple):
-    """One flow at work."""
-
-    y: Tensor  # what went in, (R, n, D)
-    a: Tensor  # log scale, (R, n, D)
-    values: list[Tensor]  # of the network's layers
-    network: Tensor  # its parameters, (R, P)
+        return grads
 
 
 @lru_cache(maxsize=32)
@@ -109,21 +102,3 @@ def masked_network(dim: int, hidden: int, device: torch.device, dtype: torch.dty
         masks, _ = create_mask(dim, 0, [width], order, 2)
         parts = [part for mask in masks for part in (mask.T.flatten(), torch.ones(len(mask)))]
         return MLP((dim, width, 2 * dim), "relu"), torch.cat(parts).to(device, dtype)
-
-
-def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Flow]]:
-    """x (R, n, D), y_T (R, n, D) and the flows in order, from noise y_0 (R, n, D) and parameters (R, T P + 2 D)."""
-    dim = noise.shape[2]
-    net, _ = masked_network(dim, settings.hidden, noise.device, noise.dtype)
-    y = noise
-    flows: list[Flow] = []
-    for network in parameters[:, : -2 * dim].chunk(settings.flows, 1):
-        if flows:
-            y = y.flip(2)
-        values = net.forward(network, y)
-        b, a = values[-1].chunk(2, 2)
-        a = a.clamp(-5, 3)
-        flows.append(Flow(y, a, values, network))
-        y = a.exp() * y + b
-    m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
-    return m + log_sd.exp() * y, y, flows

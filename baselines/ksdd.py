@@ -26,9 +26,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code, ours
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code, ours
 from parvibench.kernels.gram import median_bandwidth, self_distances
 from parvibench.nn.optim import AdamState, adam
 
@@ -63,13 +61,10 @@ class KSDD(Algorithm[Settings, AdamState]):
     example = Example(scores=2, settings={"step_size": 0.05}, both_modes=False)
     # as MIED's authors and then KSIVI's ran it
     presets: ClassVar[Presets] = {
-        "student-t": {
-            "step_size": code(0.01), "bandwidth": code(2.0),
-            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
-        },
+        "student-t": code(step_size=0.01, bandwidth=2.0, iterations=2000, particles=1000, samples=1000),
         # KSDD's own example, there by L-BFGS
-        "ica-synthetic": {"step_size": ours(0.01), "bandwidth": code(0.2)},
-    }  # fmt: skip
+        "ica-synthetic": ours(step_size=0.01) | code(bandwidth=0.2),
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points, or in the box."""

@@ -1,11 +1,8 @@
 """Kernel semi-implicit variational inference (KSIVI): vanilla estimator and U-statistic.
 
-Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Algorithm 1. Samples x = mu(z) + sigma xi, z and xi
-standard normal, mu a network, sigma one positive number per coordinate. With the residual
-
-    F(x, xi) = s(x) + xi / sigma                    target score minus conditional score
-
-two independent batches of M give the kernel Stein discrepancy between the sampler and the target,
+Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, Algorithm 1. Samples x = mu(z) + sigma xi, z and xi standard
+normal, mu a network, sigma one positive number per coordinate. With the residual F(x, xi) = s(x) + xi / sigma, target
+score minus conditional score, two independent batches of M give the kernel Stein discrepancy to the target,
 
     L = 1/M^2 sum_ij K_ij G_ij,   K_ij = k(x_i, x'_j),   G = F F'^T,
 
@@ -15,23 +12,22 @@ which Adam descends in (network, log sigma^2). Its gradient:
     dL/dx  = (grad s)(x) dL/dF + 1/M^2 sum_j G_ij dK_ij/dx_i
     dL/dsigma = sum_i [ xi_i dL/dx_i - xi_i / sigma^2 dL/dF_i ]
 
-and dL/dx goes back through the network. The Hessian-vector product is the only use of autograd on the
-target and is booked as one evaluation per row: an iteration costs 2 M scores and 2 M products. The
-U-statistic (``ksivi-ustat``) takes the pairs of a single batch, L = 1/(M (M-1)) sum_{i != j} K_ij G_ij, at
-half the cost. Both are unbiased when h is a number; the median makes h depend on the batch.
+The Hessian-vector product is booked as one evaluation per row: an iteration costs 2 M scores and 2 M products. The
+U-statistic (``ksivi-ustat``) takes the pairs of a single batch, L = 1/(M (M-1)) sum_{i != j} K_ij G_ij, at half the
+cost.
+Both are unbiased when h is a number; the median makes h depend on the batch.
 
-Trap: the bandwidth h is the median of the pairs at hand, and in the code the gradient of the Gaussian kernel
-passes it (``fixed_median`` stops it; the other kernels always do). Without that term spreading the samples
-lowers K while h stays, and the sampler runs away on logistic regression, diffusion and networks. A wide start can have
-the same end: log sigma^2 = -2 instead of -5 on logistic regression. The / log(n + 1) in h is in the code only.
+Trap: h is the median of the pairs at hand, and in the code the gradient of the Gaussian kernel passes it
+(``fixed_median`` stops it; the other kernels always do). Without that term spreading the samples lowers K while h
+stays, and the sampler runs away on logistic regression, diffusion and networks; so it does from a wide start, log
+sigma^2 = -2 instead of -5 on logistic regression. The / log(n + 1) in h is in the code only.
 
 Options: ``regularisation`` w adds -w mean log p(x_i) of the first batch to the loss (Benard et al. 2023,
-arXiv:2301.13528), its gradient from the scores at hand; ``affine_invariant`` takes G = F C^-1 F'^T with C the first
-batch's covariance, fixed (Table 3); annealing of the score; averaged parameters; pre-training.
+arXiv:2301.13528); ``affine_invariant`` takes G = F C^-1 F'^T with C the first batch's covariance, fixed (Table 3).
 
-Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after
-each step, where the code cuts the value it uses; the code's mini-batches are in file order; the task's initial
-distribution is not used (nor is it in the paper): the sampler starts from the network's random weights.
+Departures: the code's U-statistic drops the diagonal but divides by M^2; log sigma^2 is cut at its floor after each
+step, where the code cuts the value it uses; the code's mini-batches are in file order; the task's initial
+distribution is not used.
 """
 
 from dataclasses import replace
@@ -41,9 +37,7 @@ import torch
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.kernels import named
 from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings
 
@@ -55,51 +49,47 @@ class Settings(SemiImplicitSettings):
     bandwidth: Literal["median"] | PositiveFloat = Field(
         "median", description="h, in x^2 or x (riesz, laplace): median over pairs / log(n + 1) (code) or a number"
     )
-    regularisation: float = Field(
-        0.0, ge=0, description="w, weight of -log p in the loss; code: 0.05 student-t, 1 or 0.01 networks"
-    )
-    regularisation_until: int | None = Field(
-        None, ge=0, description="iterations after which w is 0, never by default; code: 19,999 student-t"
-    )
+    regularisation: float = Field(0.0, ge=0, description="w, of -log p; code: 0.05 student-t, 1 or 0.01 networks")
+    regularisation_until: int | None = Field(None, ge=0, description="iterations with w; code: 19,999 student-t")
     fixed_median: bool = Field(False, description="no gradient through the median; an option of the code's toys")
     affine_invariant: bool = Field(False, description="G = F C^-1 F'^T, see above; code: student-t")
 
 
-_TOY = {
-    "iterations": paper(50_000), "samples": code(1000), "step_size": paper(1e-3), "kernel": paper("gaussian"),
-    "batch": code(500), "latent_dim": paper(3), "hidden": paper(50), "log_var_init": paper(0.0),
-    "beta2": code(0.99), "decay": code(0.9), "decay_every": code(1000),
-}  # fmt: skip
+_TOY = (
+    paper(iterations=50_000, step_size=1e-3, kernel="gaussian", latent_dim=3, hidden=50, log_var_init=0.0)
+    | code(samples=1000, batch=500)
+    | code(beta2=0.99, decay=0.9, decay_every=1000)
+)
 #: The term of log p acts in the first 19,999 iterations.
-_STUDENT = {
-    **_TOY, "samples": code(5000), "annealing": code(25_000), "affine_invariant": code(True),
-    "regularisation": code(0.05), "regularisation_until": code(19_999),
-}  # fmt: skip
-_LOGISTIC = {
-    "iterations": paper(20_000), "samples": paper(1000), "step_size": paper(1e-3), "batch": paper(100),
-    "latent_dim": paper(10), "hidden": paper(100), "log_var_init": paper(-5.0), "beta2": code(0.999),
-    "decay": code(0.9), "decay_every": code(3000),
-}  # fmt: skip
-_DIFFUSION = {
-    "iterations": paper(100_000), "samples": paper(1000), "step_size": paper(2e-4), "batch": paper(128),
-    "latent_dim": paper(100), "hidden": paper(128), "log_var_init": paper(-2.0), "log_var_floor": code(-12.0),
-    "beta2": code(0.99), "decay": code(0.9), "decay_every": code(10_000),
-}  # fmt: skip
-_NETWORK = {
-    "iterations": code(20_099), "samples": code(100), "batch": code(100), "latent_dim": paper(3),
-    "hidden": paper(10), "step_size": code(1e-3), "log_var_init": code(-8.0), "beta2": code(0.999),
-    "decay": code(0.9), "decay_every": code(3000), "clip_norm": code(1.0), "regularisation": code(1.0),
-    "ema": code(0.999), "pretraining": code(99), "pretraining_rate": code(0.01),
-    "pretraining_rows": code("development"),
-}  # fmt: skip
+_STUDENT = (
+    _TOY
+    | code(samples=5000, annealing=25_000, affine_invariant=True)
+    | code(regularisation=0.05, regularisation_until=19_999)
+)
+_LOGISTIC = (
+    paper(iterations=20_000, samples=1000, step_size=1e-3, batch=100)
+    | paper(latent_dim=10, hidden=100, log_var_init=-5.0)
+    | code(beta2=0.999, decay=0.9, decay_every=3000)
+)
+_DIFFUSION = (
+    paper(iterations=100_000, samples=1000, step_size=2e-4, batch=128)
+    | paper(latent_dim=100, hidden=128, log_var_init=-2.0)
+    | code(log_var_floor=-12.0, beta2=0.99, decay=0.9, decay_every=10_000)
+)
+_NETWORK = (
+    code(iterations=20_099, samples=100, step_size=1e-3, batch=100, log_var_init=-8.0)
+    | paper(latent_dim=3, hidden=10)
+    | code(beta2=0.999, decay=0.9, decay_every=3000, clip_norm=1.0, regularisation=1.0, ema=0.999)
+    | code(pretraining=99, pretraining_rate=0.01, pretraining_rows="development")
+)
 #: No configuration is public for the other sets: the learning rate is one of the paper's grid, w from a comment.
-_GUESS = {"step_size": ours(1e-3), "log_var_init": ours(-8.0)}
-_WEAK = _GUESS | {"regularisation": code(0.01)}
+_GUESS = ours(step_size=1e-3, log_var_init=-8.0)
+_WEAK = _GUESS | code(regularisation=0.01)
 _SHARED = {
-    "banana": {**_TOY, "log_var_init": paper(-1.386)},
-    "banana-ksivi-code": {**_TOY, "log_var_init": code(-1.386)},
-    "multimodal": {**_TOY, "annealing": code(25_000)},
-    "multimodal-code": {**_TOY, "annealing": code(25_000), "kernel": code("imq")},
+    "banana": _TOY | paper(log_var_init=-1.386),
+    "banana-ksivi-code": _TOY | code(log_var_init=-1.386),
+    "multimodal": _TOY | code(annealing=25_000),
+    "multimodal-code": _TOY | code(annealing=25_000, kernel="imq"),
     "x-shaped": _TOY,
     "blr-waveform": _LOGISTIC,
     **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
@@ -123,13 +113,9 @@ class KSIVI(SemiImplicit[Settings, SamplerState]):
     )  # fmt: skip
     batches: ClassVar[int] = 2
     presets: ClassVar[Presets] = _SHARED | {
-        "student-t": {**_STUDENT, "kernel": paper("riesz")},
+        "student-t": _STUDENT | paper(kernel="riesz"),
         "student-t-gaussian": _STUDENT,
     }
-
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
-        """Random network, constant sigma."""
-        return settings.start(problem.dim, streams)
 
     @torch.no_grad()
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
@@ -152,17 +138,16 @@ class KSIVIUStat(KSIVI):
     example = replace(KSIVI.example, scores=2)
     presets: ClassVar[Presets] = _SHARED | {
         # a comment in the code; with this start the vanilla estimator, too, moves away from the posterior
-        "blr-waveform-code": {**_LOGISTIC, "iterations": code(40_000), "log_var_init": code(-2.0)}
+        "blr-waveform-code": _LOGISTIC | code(iterations=40_000, log_var_init=-2.0)
     }
 
 
 def discrepancy_gradient(
     problem: Problem, settings: Settings, parameters: Tensor, noise: Noise, temper: float, w: float, batches: int
 ) -> Tensor:
-    """Gradient of L - w mean log p in the parameters, (R, P + D), from the noise of n samples.
+    """Gradient of L - w mean log p in the parameters, (R, P + D), from noise of ``batches`` times M samples.
 
-    n is M for the U-statistic (``batches`` 1), else 2 M, the second batch after the first. ``temper`` multiplies the
-    target's score, in the term of w too.
+    ``temper`` multiplies the target's score, in the term of w too.
     """
     made = settings.draw(parameters, *noise)
     x = made.x

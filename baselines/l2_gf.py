@@ -1,7 +1,7 @@
 """L2 functional gradient flow with a neural network (L2-GF, neural variational gradient descent).
 
-di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731, Algorithm 1. The velocity of steepest descent
-of KL(mu || pi) in L2(mu) is
+di Langosco, Fortuin & Strathmann (2021), arXiv:2107.10731, Algorithm 1. The velocity of steepest descent of KL(mu ||
+pi) in L2(mu) is
 
     s - grad log mu = argmin_f E_mu [ -s . f - div f + ||f||^2 / 2 ]
 
@@ -9,15 +9,13 @@ Each iteration: N' optimiser steps on that loss over the current particles, f wa
 
     x_i <- x_i + h f(x_i)
 
-div f is estimated by e^T (J_f e), one fresh Rademacher e per point and inner step; both the directional
-derivative J_f e and its gradient in f's parameters are written by hand.
+div f is estimated by e^T (J_f e), one fresh Rademacher e per point and inner step.
 
-Traps: (1) the SIFG paper's mixture scripts divide this velocity by n = 1000 and multiply by 0.1 or 0.5: their
-h is 1e-4 or 5e-4 where SIFG's is 1e-2. ``velocity_divisor=1000`` reproduces that; the effective step is
-step_size / velocity_divisor. On Monomial Gamma they divide too, but Adam undoes it. (2) ICA scripts and the original
-repository draw Gaussian e.
-Departures: the original holds out particles to stop the inner steps early; as in the SIFG paper's
-comparison there is no split and N' is fixed. The target's score is taken once per iteration.
+Traps: (1) the SIFG paper's mixture scripts divide this velocity by n = 1000 and multiply by 0.1 or 0.5: their h is 1e-4
+or 5e-4 where SIFG's is 1e-2. ``velocity_divisor=1000`` reproduces that; the effective step is step_size /
+velocity_divisor. (2) ICA scripts and the original repository draw Gaussian e.
+Departures: the original holds out particles to stop the inner steps early; as in the SIFG paper's comparison there is
+no split and N' is fixed. The target's score is taken once per iteration.
 """
 
 from typing import ClassVar
@@ -25,29 +23,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, paper
 from parvibench.nn.mlp import MLP
 from parvibench.nn.refit import FunctionalFlowSettings, Particles, Refitted
 
 from ._sifg_runs import ICA, NETWORK, TOY, on_networks
 
-_TOY = {**TOY, "probe": code("rademacher")}
-_BY_N = {"velocity_divisor": code(1000.0)}
+_TOY = TOY | code(probe="rademacher")
+_SLOW = _TOY | code(iterations=20000, warmup_inner_steps=100)
+_BY_N = code(velocity_divisor=1000.0)
 #: As baseline of the SIFG paper, which gives 0.1 for the mixtures and is silent on the division by n.
 L2_TOYS: Presets = {
-    "gmm5-2d": {**_TOY, "iterations": paper(2000), "step_size": paper(0.1)},
-    "gmm5-2d-code": {**_TOY, **_BY_N, "iterations": code(2300), "step_size": code(0.5)},
-    "gmm5-10d": {**_TOY, "iterations": code(2000), "step_size": paper(0.1)},
-    "gmm5-10d-code": {**_TOY, **_BY_N, "iterations": code(2000), "step_size": code(0.1)},
-    "monomial-gamma": {
-        **_TOY, "iterations": code(20000), "step_size": paper(1e-3), "particle_rule": paper("adam"),
-        "warmup_inner_steps": code(100),
-    },
-}  # fmt: skip
-L2_ICA = {**ICA, "probe": code("gaussian")}
-L2_NETWORK = {**NETWORK, "probe": code("rademacher")}
+    "gmm5-2d": _TOY | paper(iterations=2000, step_size=0.1),
+    "gmm5-2d-code": _TOY | _BY_N | code(iterations=2300, step_size=0.5),
+    "gmm5-10d": _TOY | code(iterations=2000) | paper(step_size=0.1),
+    "gmm5-10d-code": _TOY | _BY_N | code(iterations=2000, step_size=0.1),
+    "monomial-gamma": _SLOW | paper(step_size=1e-3, particle_rule="adam"),
+}
+L2_ICA = ICA | code(probe="gaussian")
+L2_NETWORK = NETWORK | code(probe="rademacher")
 
 
 class L2GF(Refitted[FunctionalFlowSettings, Particles]):
@@ -79,8 +73,7 @@ def functional_gradient(
 ) -> tuple[Tensor, Tensor]:
     """f(x_i), (R, n, D), and the gradient (R, P) of mean_i [ -s_i . f(x_i) - e_i . J_f(x_i) e_i + ||f(x_i)||_p^p / p ].
 
-    In f's parameters. x, the score s and the directions e of the divergence estimate are (R, n, D), the exponent p is
-    (R, 1, 1), by default 2.
+    x, the score s and the directions e are (R, n, D), the exponent p is (R, 1, 1), by default 2.
     """
     n = x.shape[1]
     values = net.forward_tangent(network, x, e)

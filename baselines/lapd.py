@@ -19,21 +19,14 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, ParticleState, Presets, SteppedSettings, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, ParticleState, Presets, Problem, SteppedSettings, Streams, paper
 
 
 class Settings(SteppedSettings):
     """Settings of LAPD."""
 
     step_size: float = Field(0.01, gt=0, description="eta, the time of the OU flow, in x^2; ours")
-    prior_precision: float | None = Field(
-        None,
-        gt=0,
-        description="m, in 1/x^2, where the task declares no Gaussian prior of its own; none: 1, as for mixtures "
-        "of unit Gaussians (paper, Section 4.2)",
-    )
+    prior_precision: float | None = Field(None, gt=0, description="m, in 1/x^2, if the task has none; None: 1 (paper)")
 
 
 class LAPD(Algorithm[Settings, ParticleState]):
@@ -44,7 +37,7 @@ class LAPD(Algorithm[Settings, ParticleState]):
     needs = frozenset({"full-batch", "score"})
     citation = "Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183"
     presets: ClassVar[Presets] = {  # Section 4.2; the paper runs nothing
-        f"lapd-mixture-{dim}": {"prior_precision": paper(1.0)} for dim in (2, 8, 32, 128, 512, 2048)
+        f"lapd-mixture-{dim}": paper(prior_precision=1.0) for dim in (2, 8, 32, 128, 512, 2048)
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:

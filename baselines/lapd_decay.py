@@ -4,13 +4,11 @@ Huang, Dong, Zou & Zhang (2024), arXiv:2403.06183, Theorem 4.2: LAPD (see ``lapd
 
     eta_{k+1} = 8 h / (9 + 3 h a (k - K)_+),   k = 0, 1, ...
 
-a: constant of the log-Sobolev inequality; K: steps at the first, constant length 8 h / 9. The theorem's claim
-is that the error then falls like 1/k without the logarithm that a fixed step pays.
+a: constant of the log-Sobolev inequality; K: steps at the first, constant length 8 h / 9. The theorem's claim is that
+the error then falls like 1/k without the logarithm that a fixed step pays.
 
-The paper takes h as the least of four bounds and K = ceil(9 / (8 h a) ln(KL_0 a / (123 h Tr H))); on a
-target of unknown constants they are settings. It writes K both K_0 and T_0, and prints a constant in the bound
-whose units do not follow from h: only the rate is to be trusted. Trap: the length of stage 1 follows from
-the step's own eta and changes with it. Late in a run the steps vanish: time grows like log k.
+The paper takes h as the least of four bounds and K = ceil(9 / (8 h a) ln(KL_0 a / (123 h Tr H))); on a target of
+unknown constants they are settings. Trap: the length of stage 1 follows from the step's own eta and changes with it.
 """
 
 from typing import NamedTuple
@@ -18,9 +16,7 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Problem, Streams
 
 from . import lapd
 
@@ -29,9 +25,7 @@ class Settings(lapd.Settings):
     """Settings of LAPD with decaying steps."""
 
     step_size: float = Field(0.01, gt=0, description="h, 9/8 of the first step, in x^2; ours")
-    log_sobolev: float = Field(
-        1.0, gt=0, description="a, log-Sobolev constant of the target, in 1/x^2; ours (1: a unit Gaussian)"
-    )
+    log_sobolev: float = Field(1.0, gt=0, description="a, the log-Sobolev constant, in 1/x^2; ours (N(0, I): 1)")
     constant_steps: int = Field(0, ge=0, description="K, steps before the decay begins; ours")
 
 

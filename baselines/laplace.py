@@ -24,9 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn import lbfgs
 from parvibench.nn.masks import where
 
@@ -80,9 +78,8 @@ class Laplace(Algorithm[Settings, State]):
         mode, _ = highest(paths)
         settled = paths.done.all(1)
         half = settings.starts // 2
-        index = (
-            (columns.unsqueeze(1) + torch.arange(half, device=mode.device)).remainder(problem.dim).nan_to_num(0).long()
-        )
+        index = columns.unsqueeze(1) + torch.arange(half, device=mode.device)
+        index = index.remainder(problem.dim).nan_to_num(0).long()
         # of the diagonal, before anything is measured that of L-BFGS
         diagonal = precision.diagonal(dim1=1, dim2=2)
         sd = diagonal.gather(1, index).abs().clamp(min=torch.finfo(mode.dtype).tiny).rsqrt()

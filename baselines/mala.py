@@ -19,9 +19,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, paper
 from parvibench.nn.masks import where
 
 from ._chains import Points, acceptance
@@ -49,10 +47,8 @@ class MALA(Algorithm[Settings, Points]):
     citation = "Roberts & Tweedie (1996)"
     example = Example(first_scores=1, settings={"step_size": 0.3})
     presets: ClassVar[Presets] = {  # KSIVI's second reference, eps = 1e-4
-        "blr-waveform": {
-            "step_size": paper(5e-5), "iterations": paper(400_000), "particles": paper(1000), "samples": paper(1000),
-        },
-    }  # fmt: skip
+        "blr-waveform": paper(step_size=5e-5, iterations=400_000, particles=1000, samples=1000)
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> Points:
         """Chains at the task's initial points."""

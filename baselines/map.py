@@ -9,9 +9,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from parvibench.core.algorithm import Presets
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Presets, Problem, Streams
 from parvibench.nn.optim import AdamState
 
 from .deep_ensemble import DeepEnsemble, Settings

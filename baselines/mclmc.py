@@ -33,9 +33,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn.masks import where
 
 from ._chains import MAX_ENERGY_ERROR, warmup_steps
@@ -61,15 +59,9 @@ class Settings(AlgorithmSettings):
         "autocorrelation", description="L from the autocorrelation time, or left at the posterior's size; the paper's"
     )
     precondition: bool = Field(True, description="scale coordinates by their standard deviations; the program's")
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
-    first_length: float | None = Field(
-        None, gt=0, description="eps before any tuning, in x; None: sqrt(D) / 4, the program's"
-    )
-    first_decoherence: float | None = Field(
-        None, gt=0, description="L before any tuning, in x; None: sqrt(D), the program's"
-    )
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
+    first_length: float | None = Field(None, gt=0, description="first eps, in x; None: sqrt(D) / 4, the program's")
+    first_decoherence: float | None = Field(None, gt=0, description="first L, in x; None: sqrt(D), the program's")
 
 
 class Tuning(NamedTuple):
@@ -118,11 +110,7 @@ class MCLMC(Algorithm[Settings, State]):
     example: ClassVar[Example] = Example(quick={"warmup_steps": 4}, scores=2, first_scores=1, settings={}, steps=200)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: the target is one-dimensional.
-        """
+        """Chains at the task's initial points; ``UnsupportedError`` on a line."""
         d = problem.dim
         point = start(problem, self.name, streams.normal("init", (problem.particles, d)))
         one, spread = point.x.new_ones(len(point.x)), Spread.none(point.x)
@@ -200,15 +188,11 @@ def _with_scales(settings: Settings, state: State) -> State:
 
 
 def _with_correlation(state: State) -> State:
-    """Add the correlation with the anchor, pooled over chains and coordinates, until it is no longer positive.
-
-    tau = 2 (1/2 + rho_1 + rho_2 + ...); the field holds the half.
-    """
+    """Add the correlation with the anchor, while positive: tau = 2 (1/2 + rho_1 + ...), of which the field is half."""
     tuning = state.tuning
     mean = tuning.spread.mean().unsqueeze(1)
     products = ((tuning.anchor - mean) * (state.x - mean)).mean(1)
     rho = (products / tuning.spread.variance()).mean(-1)
     positive = tuning.positive * (rho > 0)
-    return state._replace(
-        tuning=tuning._replace(positive=positive, tau=tuning.tau + positive * rho.nan_to_num(nan=0.0))
-    )
+    tau = tuning.tau + positive * rho.nan_to_num(nan=0.0)
+    return state._replace(tuning=tuning._replace(positive=positive, tau=tau))

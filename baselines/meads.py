@@ -14,11 +14,9 @@ the last one an estimate of the largest eigenvalue of a second moment. A move of
     |u| < a:  x, p, u <- x', p', u / a,        else:  p <- -p
 
 (Neal, 2020, arXiv:2001.11950). A step is the K updates between two deals; chains that K does not divide rest in it.
-Some fold never moves with what it teaches, so the chains' joint law stays exact and nothing has to be frozen.
-The authors' notebook takes eps from the fold before but lambda(z) from a fold's own chains, which breaks that; the
-paper's algorithm, as here, does not. Ours: fewer than eight chains make folds of two.
-Trap: the steepest chains of a fold decide lambda(g), and with it everyone's eps. On `low-dim-gauss-mix` from N(0, I), where
-log densities differ by 10^4 nats, no chain of 100 reaches the mass in 80,000 scores; from a Laplace fit all are there at once.
+Some fold never moves with what it teaches, so the chains' joint law stays exact and nothing has to be frozen. Ours:
+fewer than eight chains make folds of two.
+Trap: the steepest chains of a fold decide lambda(g), and with it everyone's eps.
 """
 
 from typing import NamedTuple
@@ -27,10 +25,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.core.errors import UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 from parvibench.nn.masks import where
 
 from ._chains import Info, acceptance, divergent
@@ -72,16 +68,10 @@ class MEADS(Algorithm[Settings, State]):
     example = Example(scores=3, first_scores=1, settings={}, steps=60, both_modes=False)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: fewer than four chains.
-        """
+        """Chains at the task's initial points; ``UnsupportedError`` with fewer than four."""
         x = problem.init()
         if x.shape[1] < 4:
-            raise UnsupportedError(
-                f"meads learns from one fold of chains for another: it needs 4 or more, not {x.shape[1]}"
-            )
+            raise UnsupportedError(f"meads tunes one fold of chains by another: it needs 4 or more, not {x.shape[1]}")
         p = streams.normal("algorithm", x.shape[1:])
         u = 2 * streams.uniform("algorithm", x.shape[1:2]) - 1
         return State(x, *problem.log_density_and_score(x), p.clone(), u)
@@ -153,11 +143,8 @@ def _split(values: Tensor, folds: int) -> Tensor:
 
 def _take(values: Tensor, rows: Tensor) -> Tensor:
     """Chains ``rows``, (R, M), of values (R, N) or (R, N, D)."""
-    return (
-        values.gather(1, rows)
-        if values.dim() == 2
-        else values.gather(1, rows[..., None].expand(-1, -1, values.shape[2]))
-    )
+    wide = rows if values.dim() == 2 else rows[..., None].expand(-1, -1, values.shape[2])
+    return values.gather(1, wide)
 
 
 def _put(values: Tensor, rows: Tensor, new: Tensor) -> Tensor:

@@ -12,14 +12,12 @@ transformation; m starts at one draw of the task's initial distribution, as the 
 a symmetric point of network posteriors. Pyro's optimisation loop is not used: see parvibench.nn.variational.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
+from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, narrow
 
 
 class MeanField(Variational[VariationalSettings]):
@@ -31,8 +29,7 @@ class MeanField(Variational[VariationalSettings]):
 
     def init(self, problem: Problem, settings: VariationalSettings, streams: Streams, horizon: int) -> VariationalState:
         """A narrow normal at the first of the task's initial points."""
-        m = problem.init()[:, 0]
-        return begin(torch.cat((m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
+        return narrow(problem, settings, horizon)
 
     def push(self, settings: VariationalSettings, parameters: Tensor, noise: Tensor) -> Tensor:
         """m + sd eps."""

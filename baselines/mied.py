@@ -23,9 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Presets, SteppedSettings, code
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Presets, Problem, SteppedSettings, Streams, code
 from parvibench.kernels.gram import self_distances
 from parvibench.nn.optim import AdamState, adam
 
@@ -35,9 +33,7 @@ class Settings(SteppedSettings):
 
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in x; code")
     mollifier: Literal["riesz", "gaussian", "laplace"] = Field("riesz", description="phi; code riesz")
-    width: float = Field(
-        0.1, gt=0, description="eps of the Gaussian (x^2) and Laplace (x) mollifiers; ours, unused by riesz"
-    )
+    width: float = Field(0.1, gt=0, description="eps of the Gaussian (x^2) and Laplace (x) mollifiers; ours")
     alpha: float = Field(0.5, gt=0, description="a, power of 1 / p; paper: 1/2 has its minimum at p")
 
 
@@ -52,11 +48,8 @@ class MIED(Algorithm[Settings, AdamState]):
     citation = "Li, Liu, Korba, Yurochkin & Solomon (2023), arXiv:2210.13400"
     example = Example(settings={"step_size": 0.05}, steps=150)
     presets: ClassVar[Presets] = {  # as KSIVI's Table 3 ran it
-        "student-t": {
-            "step_size": code(0.01), "mollifier": code("riesz"),
-            "iterations": code(2000), "particles": code(1000), "samples": code(1000),
-        },
-    }  # fmt: skip
+        "student-t": code(step_size=0.01, mollifier="riesz", iterations=2000, particles=1000, samples=1000)
+    }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> AdamState:
         """Particles at the task's initial points."""
@@ -70,10 +63,7 @@ class MIED(Algorithm[Settings, AdamState]):
 
 
 def log_energy(settings: Settings, x: Tensor, log_density: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithm of the energy up to a constant, (R,), and its gradient in x, (R, n, d), n >= 2.
-
-    ``log_density`` is (R, n), up to a constant; ``score`` (R, n, d).
-    """
+    """Logarithm of the energy up to a constant, (R,), and gradient in x; log densities are (R, n), scores (R, n, d)."""
     x = x - x.mean(1, keepdim=True)  # the differences below cancel far from the origin
     d = self_distances(x)
     if settings.mollifier == "riesz":

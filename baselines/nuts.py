@@ -29,9 +29,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn.masks import where
 
 from . import _nuts_compiled
@@ -53,7 +51,7 @@ class Settings(AlgorithmSettings):
 
     mass: Literal["diagonal", "dense"] = Field("diagonal", description="form of the mass matrix; diagonal: Stan")
     target_acceptance: float = Field(
-        0.8, gt=0, lt=1, description="mean acceptance that the leapfrog length is adapted to; Stan"
+        0.8, gt=0, lt=1, description="mean acceptance that the step length is adapted to; Stan"
     )
     max_tree_depth: int = Field(10, ge=1, le=15, description="most doublings of a trajectory; Stan")
     leapfrogs: int = Field(8, ge=1, description="leapfrog steps of each row in one step; ours")

@@ -37,9 +37,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 
 from ._chains import Points, warmup_steps
 from ._tempering import TARGET_ACCEPTANCE, Base, first_step, fitted_base, known_base, moved, scattered
@@ -59,14 +57,8 @@ class Settings(AlgorithmSettings):
 
     temperatures: int = Field(6, ge=2, description="T, the base and the target included; ours")
     hottest: float = Field(0.01, gt=0, lt=1, description="b_1 of the first, geometric ladder; ours")
-    base_sd: float | None = Field(
-        None,
-        gt=0,
-        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in the warm-up; ours",
-    )
-    warmup_steps: int | None = Field(
-        None, ge=0, description="steps of the tuning; None: those of a quarter of the budget; ours"
-    )
+    base_sd: float | None = Field(None, gt=0, description="s of the base, in x; None: the prior's, else fitted; ours")
+    warmup_steps: int | None = Field(None, ge=0, description="steps of the tuning; None: a quarter of the budget; ours")
 
 
 class State(NamedTuple):
@@ -203,15 +195,8 @@ def _geometric(settings: Settings, x: Tensor) -> Tensor:
 def swapped(ratio: Tensor, b: Tensor, uniform: Tensor, odd: int) -> tuple[Tensor, Tensor]:
     """Who goes where: pairs (0, 1), (2, 3), ... or, if odd, (1, 2), (3, 4), ... exchange their points.
 
-    Args:
-        ratio: l, (R, T, N).
-        b: inverse temperatures, (R, T).
-        uniform: (R, T - 1, N).
-        odd: 0 or 1.
-
-    Returns:
-        The temperature from which each point comes, (R, T, N) integers; the probabilities of all T - 1 exchanges,
-        tried or not, (R, T - 1, N).
+    From l (R, T, N), inverse temperatures (R, T) and uniforms (R, T - 1, N) the temperature from which each point
+    comes, (R, T, N) integers, and the probabilities of all exchanges, tried or not, (R, T - 1, N).
     """
     apart = b.diff(dim=1).unsqueeze(-1) * (ratio[:, :-1] - ratio[:, 1:])
     probability = apart.clamp(max=0).exp().nan_to_num(nan=0.0)

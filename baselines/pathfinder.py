@@ -37,9 +37,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn import lbfgs
 from parvibench.nn.masks import where
 from parvibench.nn.variational import log_normaliser
@@ -200,11 +198,8 @@ def normal_draws(normals: Normals, u: Tensor) -> tuple[Tensor, Tensor]:
 def resampled(log_ratios: Tensor, kept: Tensor, place: NDArray[np.float64], *, distinct: bool = False) -> Tensor | None:
     """Rows of the draws of one replicate, (n,) into (P M), by Pareto-smoothed weights; None where there are no draws.
 
-    Args:
-        log_ratios: (P, M).
-        kept: number of draws of each path, (P,).
-        place: uniforms, (n,).
-        distinct: without replacement, every draw there is in the order of its exponential clock; uniforms, (P M,).
+    ``log_ratios`` are (P, M), of which so many are ``kept``, (P,); ``place`` are n uniforms. With ``distinct``, without
+    replacement: every draw there is, in the order of its exponential clock, of P M uniforms.
     """
     there = torch.arange(log_ratios.shape[1], device=kept.device) < kept.unsqueeze(-1)
     rows = there.flatten().nonzero().flatten().cpu()
@@ -232,13 +227,9 @@ def pareto_smoothed(log_ratios: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def pareto_k(log_ratios: Tensor, kept: Tensor) -> Tensor:
-    """Shape of a generalised Pareto distribution fitted to the largest ratios, (...); 1 with fewer than 25 ratios.
+    """Shape of a generalised Pareto distribution fitted to the largest of (..., M) log ratios, (...); 1 with under 25.
 
-    Zhang & Stephens (2009), Technometrics 51:316-325, with the prior of Vehtari et al. (2024).
-
-    Args:
-        log_ratios: (..., M).
-        kept: number of draws, (...).
+    Zhang & Stephens (2009), Technometrics 51:316-325, with the prior of Vehtari et al. (2024); ``kept`` of M are there.
     """
     m, total = log_ratios.shape[-1], kept.unsqueeze(-1)
     there = torch.arange(m, device=kept.device) < total

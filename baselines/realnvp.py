@@ -1,36 +1,31 @@
 """Variational inference with affine coupling flows (RealNVP).
 
 Dinh, Sohl-Dickstein & Bengio (2017), arXiv:1605.08803, Section 3; as a variational family Rezende & Mohamed (2015),
-arXiv:1505.05770. Noise y_0 ~ N(0, I) passes through T couplings and a last elementwise flow. In a coupling one half u of
-the coordinates stays and moves the other half v:
+arXiv:1505.05770. Noise y_0 ~ N(0, I) passes through T couplings and a last elementwise flow. In a coupling one half u
+of the coordinates stays and moves the other half v:
 
     v' = exp(a) v + b,   (b, r) = net(u),   a = c tanh(r / c),   x = m + sd y_T
 
-so that log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d. The halves change places from coupling to coupling. Adam
-maximises the evidence bound. Going back through a coupling with g = d/dv',
+so that log q(x) = log N(y_0) - sum_t sum_d a_t - sum_d log sd_d. The halves change places from coupling to coupling.
+Adam maximises the evidence bound. Going back through a coupling with g = d/dv',
 
     d/db = g,   d/da = g exp(a) v - 1/n,   d/dr = (1 - (a/c)^2) d/da,   d/du += J_net^T (d/db, d/dr),   d/dv = g exp(a)
 
-Draws and densities cost one pass in either direction, where an autoregressive flow's inverse takes D (``iaf``).
-
 Departures: the paper's checkerboards, channels and batch norm are for images; its bound on the log scale, a tanh with a
 learned factor, has the fixed factor c = 2 here. The last elementwise flow and its start are those of ``iaf``. With an
-odd D the first half is the smaller; in one dimension there is nothing to couple and mean-field is what is left. No source
-runs it on a task of this suite: no presets.
+odd D the first half is the smaller; in one dimension there is nothing to couple and mean-field is what is left.
 """
 
-import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Problem, Streams
 from parvibench.nn.mlp import MLP
-from parvibench.nn.variational import Variational, VariationalSettings, VariationalState, begin
+from parvibench.nn.variational import AffineFlow, VariationalSettings, VariationalState, narrow
 
 #: c, the largest log scale of a coupling.
 LARGEST = 2.0
@@ -43,7 +38,17 @@ class Settings(VariationalSettings):
     hidden: int = Field(32, ge=1, description="units in each of the two hidden layers of a coupling's network; ours")
 
 
-class RealNVP(Variational[Settings]):
+class Coupling(NamedTuple):
+    """One coupling at work."""
+
+    first: bool  # whether the first half stays
+    v: Tensor  # the half that is moved, before, (R, n, D_v)
+    a: Tensor  # log scale, (R, n, D_v)
+    values: list[Tensor]  # of the network's layers
+    network: Tensor  # its parameters, (R, P_t)
+
+
+class RealNVP(AffineFlow[Settings]):
     """Variational inference with affine coupling flows."""
 
     name = "realnvp"
@@ -59,52 +64,39 @@ class RealNVP(Variational[Settings]):
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> VariationalState:
         """Couplings that start as the identity; location at the first of the task's initial points, narrow."""
-        m = problem.init()[:, 0]
         parts = []
         for t, net in enumerate(networks(settings, problem.dim)):
             uniform = streams.uniform("init", (net.n_parameters,), t)
             network, last = net.initialise(uniform), (net.sizes[-2] + 1) * net.sizes[-1]
             network[:, -last:] = 0
             parts.append(network)
-        return begin(torch.cat((*parts, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
+        return narrow(problem, settings, horizon, *parts)
 
-    def push(self, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Through all couplings."""
-        return flow_through(settings, parameters, noise)[0]
+    def layers(self, settings: Settings, flat: Tensor, noise: Tensor) -> tuple[Tensor, Sequence[Coupling]]:
+        """y_T (R, n, D) and the couplings in order."""
+        nets, y, couplings = networks(settings, noise.shape[2]), noise, []
+        rows = torch.split(flat, [net.n_parameters for net in nets], 1)
+        for t, (net, network) in enumerate(zip(nets, rows, strict=True)):
+            u, v = _split(y, t % 2 == 0)
+            values = net.forward(network, u)
+            b, raw = values[-1].chunk(2, 2)
+            a = LARGEST * (raw / LARGEST).tanh()
+            couplings.append(Coupling(t % 2 == 0, v, a, values, network))
+            y = _join(u, a.exp() * v + b, t % 2 == 0)
+        return y, couplings
 
-    def stretched(self, settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples, and the sum of all log scales."""
-        x, _, parts = flow_through(settings, parameters, noise)
-        scales = [part.a.sum(-1) for part in parts]
-        return x, sum(scales, parameters[:, -noise.shape[2] :].sum(-1, keepdim=True))
-
-    def gradient(self, problem: Problem, settings: Settings, parameters: Tensor, noise: Tensor) -> Tensor:
-        """Gradient of the negative bound, (R, P), from noise (R, n, D)."""
-        n, dim = noise.shape[1:]
-        x, y, couplings = flow_through(settings, parameters, noise)
-        grad = problem.score(x) / -n
-        sd = parameters[:, None, -dim:].exp()
-        grads = [grad.sum(1), (grad * sd * y).sum(1) - 1]
-        grad = grad * sd
-        for net, coupling in zip(reversed(networks(settings, dim)), reversed(couplings), strict=True):
+    def back(self, settings: Settings, layers: Sequence[Coupling], grad: Tensor) -> list[Tensor]:
+        """Gradients in the couplings' networks, the last one first."""
+        grads = []
+        for net, coupling in zip(reversed(networks(settings, grad.shape[2])), reversed(layers), strict=True):
             by_u, g = _split(grad, coupling.first)
             scaled = g * coupling.a.exp()
-            by_raw = (scaled * coupling.v - 1 / n) * (1 - (coupling.a / LARGEST).square())
+            by_raw = (scaled * coupling.v - 1 / grad.shape[1]) * (1 - (coupling.a / LARGEST).square())
             out = torch.cat((g, by_raw), 2)
-            grads.insert(0, net.backward(coupling.network, coupling.values, out))
+            grads.append(net.backward(coupling.network, coupling.values, out))
             by_u = by_u + net.backward_input(coupling.network, coupling.values, out)
             grad = _join(by_u, scaled, coupling.first)
-        return torch.cat(grads, 1)
-
-
-class Coupling(NamedTuple):
-    """One coupling at work."""
-
-    first: bool  # whether the first half stays
-    v: Tensor  # the half that is moved, before, (R, n, D_v)
-    a: Tensor  # log scale, (R, n, D_v)
-    values: list[Tensor]  # of the network's layers
-    network: Tensor  # its parameters, (R, P_t)
+        return grads
 
 
 def networks(settings: Settings, dim: int) -> list[MLP]:
@@ -112,32 +104,6 @@ def networks(settings: Settings, dim: int) -> list[MLP]:
     sizes = (dim // 2, dim - dim // 2)
     halves = [sizes if t % 2 == 0 else sizes[::-1] for t in range(settings.flows if dim > 1 else 0)]
     return [MLP((stays, settings.hidden, settings.hidden, 2 * moved), "tanh") for stays, moved in halves]
-
-
-def flow_through(settings: Settings, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, list[Coupling]]:
-    """Samples from noise.
-
-    Args:
-        settings: number and shape of the couplings.
-        parameters: networks, m and log sd in a row, (R, P).
-        noise: y_0, (R, n, D).
-
-    Returns:
-        x (R, n, D), y_T (R, n, D) and the couplings in order.
-    """
-    dim = noise.shape[2]
-    nets = networks(settings, dim)
-    y, couplings = noise, []
-    rows = torch.split(parameters[:, : -2 * dim], [net.n_parameters for net in nets], 1)
-    for t, (net, network) in enumerate(zip(nets, rows, strict=True)):
-        u, v = _split(y, t % 2 == 0)
-        values = net.forward(network, u)
-        b, raw = values[-1].chunk(2, 2)
-        a = LARGEST * (raw / LARGEST).tanh()
-        couplings.append(Coupling(t % 2 == 0, v, a, values, network))
-        y = _join(u, a.exp() * v + b, t % 2 == 0)
-    m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
-    return m + log_sd.exp() * y, y, couplings
 
 
 def _split(y: Tensor, first: bool) -> tuple[Tensor, Tensor]:

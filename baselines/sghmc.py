@@ -22,18 +22,14 @@ from typing import NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Problem, SteppedSettings, Streams
 
 
 class Settings(SteppedSettings):
     """Settings of SGHMC."""
 
     step_size: float = Field(1e-3, gt=0, description="eta, what the score enters v by, in x^2; ours")
-    friction: float = Field(
-        0.1, gt=0, le=1, description="b, share of v lost per step; paper (alpha there, as in momentum SGD)"
-    )
+    friction: float = Field(0.1, gt=0, le=1, description="b, share of v lost per step; paper (alpha of momentum SGD)")
 
 
 class State(NamedTuple):

@@ -22,11 +22,8 @@ from parvibench.core.task import Problem
 
 from ._sifg_runs import POINTS, TOY_POINTS, on_networks
 
-_KSIVI = {"step_size": ours(2.5e-5), "iterations": paper(10_000), "particles": paper(100), "samples": paper(100)}
-_LD = {
-    "iterations": code(50_000), "burn_in": code(40_000), "thinning": code(100), "particles": paper(1),
-    "samples": code(100),
-}  # fmt: skip
+_KSIVI = ours(step_size=2.5e-5) | paper(iterations=10_000, particles=100, samples=100)
+_LD = code(iterations=50_000, burn_in=40_000, thinning=100, samples=100) | paper(particles=1)
 _SRLD_ROWS = {"boston": 455, "concrete": 927, "naval": 10740, "wine-red": 1439, "wine-white": 4408, "yacht": 276}
 
 
@@ -44,14 +41,14 @@ class SGLD(Algorithm[Settings, ParticleState]):
     citation = "Welling & Teh (2011)"
     presets: ClassVar[Presets] = {  # eta is half of each source's eps but for ica-meg-tempered
         # as baseline of the SIFG paper
-        "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), "step_size": code(5e-4)},
-        "ica-meg-tempered": {**POINTS, "iterations": code(3000), "step_size": code(1e-6)},
-        **on_networks({**POINTS, "iterations": paper(10000), "step_size": code(2.5e-5)}),
+        "gmm5-2d": TOY_POINTS | code(iterations=2300, step_size=5e-4),
+        "ica-meg-tempered": POINTS | code(iterations=3000, step_size=1e-6),
+        **on_networks(POINTS | paper(iterations=10000) | code(step_size=2.5e-5)),
         # the paper chose eps in {2e-5, 4e-5, 5e-5, 1e-4}, without saying which for which data
         **{f"bnn-{name}-ksivi": _KSIVI for name in ("boston", "concrete", "power", "wine-red", "protein", "yacht")},
         # LD of the SRLD paper: the script's rate per training row; shipped for energy only
-        "bnn-energy-srld": _LD | {"step_size": code(0.02 / 691)},
-        **{f"bnn-{name}-srld": _LD | {"step_size": ours(0.02 / n)} for name, n in _SRLD_ROWS.items()},
+        "bnn-energy-srld": _LD | code(step_size=0.02 / 691),
+        **{f"bnn-{name}-srld": _LD | ours(step_size=0.02 / n) for name, n in _SRLD_ROWS.items()},
     }
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> ParticleState:

@@ -27,9 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.kernels.gram import squared_distances
 from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings
 
@@ -42,22 +40,22 @@ class Settings(SemiImplicitSettings):
 
 
 #: As run by UIVI's code for comparison; its rates are of mu 0.01 and of sigma 0.002.
-_TOY = {
-    "iterations": code(50_000), "batch": code(1), "mixing": code(50), "latent_dim": code(3), "hidden": code(50),
-    "step_size": code(0.01), "log_var_rate": code(0.2), "log_var_init": code(-1.386), "beta2": ours(0.9),
-    "decay": code(0.9), "decay_every": code(3000),
-}  # fmt: skip
+_TOY = (
+    code(iterations=50_000, batch=1, mixing=50, latent_dim=3, hidden=50, log_var_init=-1.386)
+    | code(step_size=0.01, log_var_rate=0.2, decay=0.9, decay_every=3000)
+    | ours(beta2=0.9)
+)
 #: These two as in the KSIVI paper, Appendix C; the schedules it leaves open are those of its own method.
-_LOGISTIC = {
-    "iterations": paper(20_000), "samples": paper(1000), "step_size": paper(0.01), "log_var_rate": paper(0.1),
-    "batch": paper(100), "mixing": paper(100), "latent_dim": paper(10), "hidden": paper(100),
-    "log_var_init": paper(0.0), "beta2": ours(0.999), "decay": ours(0.9), "decay_every": ours(3000),
-}  # fmt: skip
-_DIFFUSION = {
-    "iterations": paper(100_000), "samples": paper(1000), "step_size": paper(1e-4), "batch": paper(128),
-    "mixing": ours(100), "latent_dim": paper(100), "hidden": paper(128), "log_var_init": paper(-2.0),
-    "log_var_floor": ours(-12.0), "decay": ours(0.9), "decay_every": ours(10_000),
-}  # fmt: skip
+_LOGISTIC = (
+    paper(iterations=20_000, samples=1000, batch=100, mixing=100, latent_dim=10, hidden=100, log_var_init=0.0)
+    | paper(step_size=0.01, log_var_rate=0.1)
+    | ours(beta2=0.999, decay=0.9, decay_every=3000)
+)
+_DIFFUSION = (
+    paper(iterations=100_000, samples=1000, batch=128, latent_dim=100, hidden=128, log_var_init=-2.0)
+    | paper(step_size=1e-4)
+    | ours(mixing=100, log_var_floor=-12.0, decay=0.9, decay_every=10_000)
+)
 
 
 class SIVI(SemiImplicit[Settings, SamplerState]):
@@ -75,10 +73,6 @@ class SIVI(SemiImplicit[Settings, SamplerState]):
         "blr-waveform": _LOGISTIC,
         **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
     }
-
-    def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> SamplerState:
-        """Random network, constant sigma."""
-        return settings.start(problem.dim, streams)
 
     def step(self, problem: Problem, settings: Settings, state: SamplerState, streams: Streams) -> SamplerState:
         """One step of Adam on the surrogate of a fresh batch."""

@@ -1,25 +1,23 @@
 """Semi-implicit variational inference by score matching (SIVI-SM).
 
-Yu & Zhang (2023), arXiv:2308.10014, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The Fisher
-divergence between q and the target, written with an adversary f so that only the conditional's score
--xi / sigma is needed, gives
+Yu & Zhang (2023), arXiv:2308.10014, Algorithm 1. Samples x = mu(z) + sigma xi as in SIVI. The Fisher divergence between
+q and the target, written with an adversary f so that only the conditional's score -xi / sigma is needed, gives
 
     min over (mu, sigma)  max over f   E [ 2 f(x) . ( s(x) + xi / sigma ) - ||f(x)||^2 ],  f* = s - grad log q
 
-Each iteration: one step of Adam on the sampler at fixed f, through x, xi / sigma, f and s; then some on f
-with fresh samples. The sampler's gradients at a batch of M, F = s + xi / sigma:
+Each iteration: one step of Adam on the sampler at fixed f, through x, xi / sigma, f and s; then some on f with fresh
+samples. The sampler's gradients at a batch of M, F = s + xi / sigma:
 
     dL/dF = 2 f / M,   dL/dx = (grad s) dL/dF + J_f^T 2 (F - f) / M
 
-Trap: s must be differentiated in the sampler's step (the authors' scores are analytic, autograd runs through
-them): M scores and M Hessian-vector products, and M scores per step of f.
+Trap: s must be differentiated in the sampler's step: M scores and M Hessian-vector products, and M scores per step of
+f.
 
-Options, from the code: with ``psi`` the adversary is g = f + psi s, psi falling every 100 iterations; on networks
-the sampler is pre-trained on the responses of training rows, then f alone for ``critic_pretraining`` iterations.
+Options, from the code: with ``psi`` the adversary is g = f + psi s, psi falling every 100 iterations; on networks the
+sampler is pre-trained on the responses of training rows, then f alone for ``critic_pretraining`` iterations.
 
-Departures: f is fitted at samples without a graph to the sampler, where the code builds one and discards it; log
-sigma^2 is cut at its floor after each step, where the code cuts the value it uses; f's pre-training sees fresh
-mini-batches, the code's one; the task's initial distribution is not used.
+Departures: log sigma^2 is cut at its floor after each step, where the code cuts the value it uses; f's pre-training
+sees fresh mini-batches, the code's one; the task's initial distribution is not used.
 """
 
 from typing import ClassVar, NamedTuple
@@ -28,9 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours, paper
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours, paper
 from parvibench.nn.mlp import MLP
 from parvibench.nn.optim import Moments, adam, step_decay
 from parvibench.nn.semi_implicit import Noise, SamplerState, SemiImplicit, SemiImplicitSettings
@@ -46,9 +42,7 @@ class Settings(SemiImplicitSettings):
     critic_learning_rate: float = Field(2e-3, gt=0, description="of f's Adam; code's toys")
     critic_beta2: float = Field(0.99, ge=0, lt=1, description="decay of the gradient's square in f's Adam; code")
     critic_steps: int = Field(1, ge=1, description="steps on f per iteration; code")
-    critic_pretraining: int = Field(
-        0, ge=0, description="iterations on f alone, after those on the network alone; code: 100 on networks"
-    )
+    critic_pretraining: int = Field(0, ge=0, description="iterations on f alone, after the network's; code: 100")
     critic_pretraining_rate: float = Field(1e-3, gt=0, description="learning rate of these; code")
     psi: float = Field(0.0, ge=0, le=1, description="share of s in g = f + psi s; code: 1 on regression")
     psi_decay: float = Field(1 / 1.004, gt=0, le=1, description="factor of psi every 100 iterations; code")
@@ -66,33 +60,29 @@ class State(NamedTuple):
     moments: Moments
 
 
-_TOY = {
-    "iterations": paper(50_000), "samples": code(1000), "step_size": paper(1e-3), "latent_dim": paper(3),
-    "hidden": paper(50), "critic_learning_rate": paper(2e-3), "critic_hidden": code(128), "critic_steps": paper(1),
-    "batch": code(500), "log_var_init": code(0.0), "log_var_floor": code(-6.0), "beta2": code(0.99),
-    "decay": code(0.9), "decay_every": code(1000),
-}  # fmt: skip
-_LOGISTIC = {
-    "iterations": paper(20_000), "samples": paper(1000), "step_size": paper(1e-3),
-    "critic_learning_rate": paper(2e-3), "critic_hidden": paper(256), "batch": paper(100),
-    "latent_dim": paper(10), "hidden": paper(100), "log_var_init": paper(0.0), "log_var_floor": code(-6.0),
-    "beta2": code(0.99), "decay": code(0.9), "decay_every": code(3000), "psi": code(1.0),
-    "psi_decay": code(1 / 1.004),
-}  # fmt: skip
+_TOY = (
+    paper(iterations=50_000, step_size=1e-3, latent_dim=3, hidden=50, critic_learning_rate=2e-3, critic_steps=1)
+    | code(samples=1000, batch=500, critic_hidden=128, log_var_init=0.0, log_var_floor=-6.0)
+    | code(beta2=0.99, decay=0.9, decay_every=1000)
+)
+_LOGISTIC = (
+    paper(iterations=20_000, samples=1000, batch=100, step_size=1e-3, latent_dim=10, hidden=100, log_var_init=0.0)
+    | paper(critic_learning_rate=2e-3, critic_hidden=256)
+    | code(log_var_floor=-6.0, beta2=0.99, decay=0.9, decay_every=3000, psi=1.0, psi_decay=1 / 1.004)
+)
 #: No code is public: the schedule is KSIVI's.
-_DIFFUSION = {
-    "iterations": paper(100_000), "samples": paper(1000), "step_size": paper(1e-4),
-    "critic_learning_rate": paper(1e-4), "critic_hidden": paper(512), "critic_steps": paper(1),
-    "batch": paper(128), "latent_dim": paper(100), "hidden": paper(128), "log_var_init": paper(-2.0),
-    "decay": ours(0.9), "decay_every": ours(10_000),
-}  # fmt: skip
-_BOSTON = {
-    "iterations": code(20_199), "samples": code(100), "step_size": code(2e-5), "critic_learning_rate": code(0.01),
-    "critic_hidden": paper(16), "batch": code(100), "latent_dim": paper(3), "hidden": paper(10),
-    "log_var_init": code(-8.0), "log_var_floor": code(-20.0), "beta2": code(0.999), "decay": code(0.9),
-    "decay_every": code(1000), "pretraining": code(99), "pretraining_rate": code(0.01),
-    "pretraining_rows": code("training"), "critic_pretraining": code(100), "critic_pretraining_rate": code(1e-3),
-}  # fmt: skip
+_DIFFUSION = (
+    paper(iterations=100_000, samples=1000, batch=128, step_size=1e-4, latent_dim=100, hidden=128, log_var_init=-2.0)
+    | paper(critic_learning_rate=1e-4, critic_hidden=512, critic_steps=1)
+    | ours(decay=0.9, decay_every=10_000)
+)
+_BOSTON = (
+    code(iterations=20_199, samples=100, batch=100, step_size=2e-5, log_var_init=-8.0, log_var_floor=-20.0)
+    | paper(latent_dim=3, hidden=10, critic_hidden=16)
+    | code(beta2=0.999, decay=0.9, decay_every=1000, critic_learning_rate=0.01)
+    | code(pretraining=99, pretraining_rate=0.01, pretraining_rows="training")
+    | code(critic_pretraining=100, critic_pretraining_rate=1e-3)
+)
 
 
 class SIVISM(SemiImplicit[Settings, State]):
@@ -114,10 +104,10 @@ class SIVISM(SemiImplicit[Settings, State]):
     presets: ClassVar[Presets] = {
         "banana": _TOY,
         "banana-ksivi-code": _TOY,
-        "multimodal": {**_TOY, "annealing": code(25_000)},
+        "multimodal": _TOY | code(annealing=25_000),
         "x-shaped": _TOY,
         "blr-waveform": _LOGISTIC,
-        "blr-waveform-code": {**_LOGISTIC, "critic_learning_rate": code(3e-3)},
+        "blr-waveform-code": _LOGISTIC | code(critic_learning_rate=3e-3),
         **dict.fromkeys([f"diffusion-{d}" for d in ("50", "100", "200", "100-ksivi-code")], _DIFFUSION),
         "bnn-boston-ksivi": _BOSTON,
     }

@@ -7,35 +7,32 @@ base (``_tempering``), with equal weights W. Then, until b = 1,
     w_i = exp((b' - b) l(x_i)),   log Z <- log Z + log sum_i W_i w_i,   W_i <- W_i w_i / sum_j W_j w_j,   b <- b';
     where 1 / sum W^2 < N / 2, and at b = 1, systematic resampling and equal weights;   m moves of MALA for pi_b.
 
-b' is adaptive: the conditional effective sample size N (sum W w)^2 / sum W w^2 is at least a N (Zhou, Johansen & Aston
-2016, J. Comput. Graph. Stat. 25:701-726, Section 3.3), by bisection. Where a smaller step suffices to arrive in time,
-that is taken: b' = b^(1 - 1/r), the geometric ladder to 1 in the r changes left until ``annealing`` of the budget is
-spent. Small steps cost accuracy nothing, since weights are resampled only when they must be.
+b' is the largest, by bisection, whose conditional effective sample size N (sum W w)^2 / sum W w^2 is at least a N
+(Zhou, Johansen & Aston 2016, J. Comput. Graph. Stat. 25:701-726, Section 3.3), or b^(1 - 1/r) where that is less: the
+geometric ladder to 1 in the r changes left until ``annealing`` of the budget is spent.
 
-One step here is one move: every particle costs one score. Temperatures are each replicate's own. At b = 1 log Z
-is final, and what is left of the budget goes into further moves of MALA. Where the budget ends before, the samples are
-those of pi_b, resampled (``inverse_temperature`` of the Info says so), and log Z is that of pi_b.
+One step is one move: every particle costs one score. Temperatures are each replicate's own. At b = 1 log Z is final,
+and further moves of MALA spend the rest of the budget. Where it ends before, samples and log Z are those of pi_b.
 
 MALA's eta follows the particles' mean acceptance, per replicate: log eta grows by acceptance - 0.574 after every move,
-at b = 1 by (1 + k)^(-0.6) of it after k moves there. A particle without density, or whose density is not a number, has
-weight zero from then on.
+at b = 1 by (1 + k)^(-0.6) of it after k moves there. A particle whose density is zero or not a number has weight zero.
 
-The variance of log Z is the larger of two: sum (N sum W^2 - 1) / N over the resamplings, W the weights before each, that of
-particles made independent by the moves; and sum_j s_j^2 - 1 / N, s_j the weight of all descendants of draw j from the base, that
-of particles that moves leave where they are (after Lee & Whiteley 2018, Biometrika 105:609-625). 1 / sum s_j^2 is the effective number of
-ancestors. With fewer than eight both are too small: what the lost lineages would have added is in neither. Then Z has relative variance
+The variance of log Z is the larger of two: sum (N sum W^2 - 1) / N over the resamplings, W the weights before each, as
+if moves made particles independent; and sum_j s_j^2 - 1 / N, s_j the weight of all descendants of draw j from the base,
+as if moves left them where they are (after Lee & Whiteley 2018, Biometrika 105:609-625). 1 / sum s_j^2 is the effective
+number of ancestors. With fewer than eight both are too small: what lost lineages would have added is in neither. Then Z
+has relative variance
 
     v = (prod N sum W^2 - 1) / N + sum_j s_j^2 - 1 / N,   over the resamplings,
 
-the first part that of weights which are multiplied up, as moves no longer make particles independent. Were Z log-normal, log Z would have
-variance g = log(1 + v) about a mean g / 2 too low; the stated error is twice the root of the mean square, g + g^2 / 4. It cannot be stated, and
-``log_z_doubt`` is 1, where g exceeds 3, or where the mean log density at b = 1 has risen since the arrival there by 0.8 standard deviations
-of the particles: moves had not followed the temperatures. Factor and limits were chosen on twelve targets.
+and, were Z log-normal, log Z variance g = log(1 + v) about a mean g / 2 too low; the stated error is twice the root of
+g + g^2 / 4. ``log_z_doubt`` is 1 where g exceeds 3, or the mean log density at b = 1 has risen since the arrival there
+by 0.8 standard deviations of the particles: moves had not followed the temperatures. Limits were chosen on twelve
+targets.
 
-Departs from the papers: the pace; eta is adapted with the particles that it moves, an error of order 1/N; the particles
-start at the base, and the task's initial points serve to fit it, in a warm-up of MALA. Traps: log Z is relative to a normalised base; resampling at every
-small step would add noise of its own at each; and with moves that do not mix, the mean of Z is right but log Z is far
-too low in most runs.
+Departs from the papers: the pace; eta is adapted with the particles that it moves, an error of order 1/N; particles
+start at the base, fitted by a warm-up of MALA from the task's initial points. Traps: log Z is relative to a normalised
+base; and with moves that do not mix, the mean of Z is right but log Z is far too low in most runs.
 """
 
 import math
@@ -45,9 +42,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, AlgorithmSettings, Example, Problem, Streams
 from parvibench.nn.masks import where
 
 from ._chains import Points
@@ -65,18 +60,10 @@ ROUNDS = (1 / 4, 1 / 2, 1.0)
 class Settings(AlgorithmSettings):
     """Settings of annealed SMC."""
 
-    ess_share: float = Field(
-        0.9, gt=0, lt=1, description="a, least effective share of the particles after a change of temperature; ours"
-    )
+    ess_share: float = Field(0.9, gt=0, lt=1, description="a, least effective share after a change of b; ours")
     moves: int = Field(1, ge=1, description="m, moves at a temperature; ours")
-    annealing: float = Field(
-        0.8, ge=0, le=1, description="share of the budget over which temperatures are spread; 0: by a alone; ours"
-    )
-    base_sd: float | None = Field(
-        None,
-        gt=0,
-        description="s of the base N(0, s^2 I), in x; None: a declared prior, else fitted in a warm-up; ours",
-    )
+    annealing: float = Field(0.8, ge=0, le=1, description="share of the budget for temperatures; 0: by a alone; ours")
+    base_sd: float | None = Field(None, gt=0, description="s of the base, in x; None: the prior's, else fitted; ours")
     warmup: float = Field(0.2, ge=0, le=0.5, description="share of the budget in which a base is fitted; ours")
 
 
@@ -218,10 +205,7 @@ def weights(ratio: Tensor, change: Tensor) -> Tensor:
 
 
 def next_change(ratio: Tensor, log_w: Tensor, most: Tensor, share: float) -> Tensor:
-    """The largest b' - b up to ``most``, (R,), with a conditional effective sample size of the share, by bisection.
-
-    The share is of the weight of the particles with density.
-    """
+    """The largest b' - b up to ``most``, (R,), that leaves the share effective, of the weight of points with density."""
     wanted = torch.where(ratio > -math.inf, log_w, -math.inf).logsumexp(1) + math.log(share)
 
     def enough(change: Tensor) -> Tensor:

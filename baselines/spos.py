@@ -19,9 +19,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat
 
-from parvibench.core.algorithm import Algorithm, Example, ParticleState, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, ParticleState, Problem, SteppedSettings, Streams
 
 from .svgd import stein_direction
 

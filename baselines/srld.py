@@ -6,25 +6,20 @@ Ye, Ren & Liu (2020), arXiv:2002.09070, Algorithm 1. One chain is pushed away fr
     k >= M c:  x <- x + eta [ s(x) + alpha g(x) ] + sqrt(2 eta) xi
     g(x) = 1/M sum_b [ K(b, x) s(b) + grad_b K(b, x) ],   K(b, x) = exp(-||b - x||^2 / sigma)
 
-over M past states b, c iterations apart. grad_b K = (2/sigma) (x - b) K points away from b (the paper's
-Eq. 6 prints the opposite sign of g). Under the target E g = 0, so repulsion leaves the law of a long
-chain alone while alpha is small. alpha = 0 is SGLD, bit for bit under the same noise.
+over M past states b, c iterations apart, with sigma = median_b ||b - x||^2 / log M, the lower median, as in the code.
+grad_b K = (2/sigma) (x - b) K points away from b (the paper's Eq. 6 prints the opposite sign of g). Under the target E
+g = 0, so repulsion leaves the law of a long chain alone while alpha is small; alpha = 0 is SGLD, bit for bit.
 
-Bias: at the default alpha = 10 it is not small. On N(0, I) in 20 dimensions (eta = 0.01, M = 10, c = 100, 64
-chains of 20,000 steps, the first 5,000 left out) the variance is 0.870 +- 0.002 instead of 1; at alpha = 1 it is
-0.980 +- 0.003, and 1.009 +- 0.003 without repulsion, 0.005 of it from eta.
+Bias: at the default alpha = 10 it is not small. On N(0, I) in 20 dimensions (eta = 0.01, M = 10, c = 100, 64 chains of
+20,000 steps, the first 5,000 left out) the variance is 0.870 +- 0.002 instead of 1; at alpha = 1 it is 0.980 +- 0.003.
 
-Bandwidth: sigma = median_b ||b - x||^2 / log M, lower median, as in the code; the paper writes
-med^2 / log M with med the median distance among the b.
+Departures: (1) the memory is renewed every c iterations, as in the code, where the paper's slides along with k; the two
+agree whenever c divides k. (2) Scores at past states are kept, where the code scores all M again at every step; with
+mini-batches they are those of past batches, unbiased. (3) c is cut to horizon / (4 M) in short runs, so that repulsion
+acts in the last three quarters at least.
 
-Departures: (1) the memory is renewed every c iterations, as in the code, where the paper's slides along
-with k; the two agree whenever c divides k. (2) Scores at past states are kept from when the chain was
-there: no further cost, where the code scores all M again at every step. With mini-batches they are those
-of past batches, unbiased. (3) c is cut to horizon / (4 M) in short runs, or repulsion would start late
-or never: it acts in the last three quarters at least.
-
-Traps: the code's alpha is 10 on the toys but 1 on regression, and its toy fills the memory with repeats. The
-paper's thinning of judged samples is the protocol's, not ``spacing``.
+Traps: the code's alpha is 10 on the toys but 1 on regression, and its toy fills the memory with repeats. The paper's
+thinning of judged samples is the protocol's, not ``spacing``.
 """
 
 from __future__ import annotations
@@ -80,37 +75,30 @@ class Info(NamedTuple):
 
 def _presets() -> dict[str, dict[str, Sourced]]:
     """Runs of the paper; the code ships the step sizes of its toys, of energy and of the bandits only."""
-    chain = {"particles": paper(1), "alpha": paper(10.0)}
-    toy = chain | {"memory": code(100)}
-    plain = chain | {"step_size": ours(0.01), "memory": paper(10)}
+    chain = paper(particles=1, alpha=10.0)
+    toy = chain | code(memory=100)
+    plain = chain | ours(step_size=0.01) | paper(memory=10)
     # 500 samples, 100 steps apart, of which 400 are burn-in; alpha is lr2 / lr1 of the script for energy
-    network = chain | {
-        "alpha": code(1.0), "memory": paper(10), "spacing": paper(100), "iterations": code(50_000),
-        "burn_in": code(40_000), "thinning": code(100), "samples": code(100),
-    }  # fmt: skip
+    network = (
+        chain
+        | code(alpha=1.0, iterations=50_000, burn_in=40_000, thinning=100, samples=100)
+        | paper(memory=10, spacing=100)
+    )
     # eps = 1e-7 in the code; actions are chosen with the last 20 states
-    bandit = chain | {
-        "step_size": code(5e-8), "alpha": code(1.0), "memory": paper(20), "spacing": code(100),
-        "thinning": code(100), "samples": code(20),
-    }  # fmt: skip
+    bandit = chain | code(step_size=5e-8, alpha=1.0, spacing=100, thinning=100, samples=20) | paper(memory=20)
     # training rows: the code's rates are per row
     rows = {"boston": 455, "concrete": 927, "naval": 10740, "wine-red": 1439, "wine-white": 4408, "yacht": 276}
     return {
-        "correlated-2d": toy | {
-            "step_size": code(0.01), "spacing": code(1), "iterations": code(2000), "burn_in": code(100),
-            "thinning": code(1), "samples": code(1900),
-        },
-        "gmm2-2d": toy | {
-            "step_size": code(1e-3), "spacing": code(100), "iterations": code(100_000),
-            "burn_in": code(10_000), "thinning": code(100), "samples": code(900),
-        },
-        "gmm2-20d": plain | {"spacing": ours(100)},
-        "gaussian-100d": plain | {"spacing": ours(100), "thinning": paper(10)},
-        "bnn-energy-srld": network | {"step_size": code(0.01 / 691)},
-        **{f"bnn-{name}-srld": network | {"step_size": ours(0.01 / n)} for name, n in rows.items()},
+        "correlated-2d": toy | code(step_size=0.01, spacing=1, iterations=2000, burn_in=100, thinning=1, samples=1900),
+        "gmm2-2d": toy
+        | code(step_size=1e-3, spacing=100, iterations=100_000, burn_in=10_000, thinning=100, samples=900),
+        "gmm2-20d": plain | ours(spacing=100),
+        "gaussian-100d": plain | ours(spacing=100) | paper(thinning=10),
+        "bnn-energy-srld": network | code(step_size=0.01 / 691),
+        **{f"bnn-{name}-srld": network | ours(step_size=0.01 / n) for name, n in rows.items()},
         "bandit-mushroom": bandit,
         "bandit-wheel": bandit,
-    }  # fmt: skip
+    }
 
 
 class SRLD(Algorithm[Settings, State]):

@@ -19,10 +19,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example
+from parvibench.core.algorithm import Algorithm, Example, Problem, Streams
 from parvibench.core.errors import BudgetExhausted, UnsupportedError
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
 
 from ._chains import TreeInfo, seed_of
 from ._jax_chains import TreeSettings
@@ -62,11 +60,7 @@ class StanNUTS(Algorithm[Settings, State]):
     example = Example(settings={"max_tree_depth": 4}, steps=20, both_modes=False, brief_steps=3)
 
     def init(self, problem: Problem, settings: Settings, streams: Streams, horizon: int) -> State:
-        """Chains at the task's initial points.
-
-        Raises:
-            UnsupportedError: the task is no Stan program, or Stan's sampler does not run on it.
-        """
+        """Chains at the initial points; ``UnsupportedError`` where Stan's sampler does not run on the task."""
         if problem.native is None:
             raise UnsupportedError(f"{self.name} runs Stan programs only: name a task model.stan:data.json")
         x, limit = problem.init(), problem.meter.limit
@@ -78,11 +72,7 @@ class StanNUTS(Algorithm[Settings, State]):
         return State(x, places, ones[..., 0], ones, warmup if warmup >= _FEWEST else 0)
 
     def step(self, problem: Problem, settings: Settings, state: State, streams: Streams) -> tuple[State, TreeInfo]:
-        """A block of transitions of every chain, the first after the warm-up.
-
-        Raises:
-            BudgetExhausted: the budget ended within the block.
-        """
+        """A block of transitions of every chain, the first after the warm-up; ``BudgetExhausted`` within a block."""
         meter, used, blocks = problem.meter, 0, []
         left = math.inf if meter.limit is None else meter.limit - meter.charged
         for chain, start in enumerate(state.places[0].numpy()):

@@ -5,15 +5,11 @@ Liu & Wang (2016), arXiv:1608.04471, Algorithm 1. Every particle moves by
     x_i <- x_i + eps phi(x_i)
     phi(x) = 1/n sum_j [ k(x_j, x) s(x_j) + grad_{x_j} k(x_j, x) ],   k(x, y) = exp(-||x - y||^2 / h)
 
-with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1), recomputed at every step and fixed
-in the gradient; the median runs over all n^2 pairs as in the authors' code. Since grad_{x_j} k(x_j, x_i)
-= (2/h) (x_i - x_j) k_ij, one matrix product does both sums:
+with s = grad log pi and h = median(||x_i - x_j||^2) / log(n + 1) over all n^2 pairs, as in the authors' code,
+recomputed at every step and fixed in the gradient. Since grad_{x_j} k(x_j, x_i) = (2/h) (x_i - x_j) k_ij, one matrix
+product does both sums:
 
     n phi = K (s - 2x/h) + (2/h) diag(K 1) x
-
-Departs from the code: the plain rule is the default; ``rule="adagrad"`` divides phi by its running root
-mean square as the authors do. Trap: the rule then caps every coordinate's move at about eps per step,
-whatever the scale of the target. ``rule="adam"`` does alike and keeps moving: its steps do not shrink with phi.
 
 With ``kernel="imq"``, k(x, y) = (1 + ||x - y||^2 / h)^(-1/2) of the same h (Gorham & Mackey 2017, arXiv:1703.01717),
 
@@ -22,8 +18,10 @@ With ``kernel="imq"``, k(x, y) = (1 + ||x - y||^2 / h)^(-1/2) of the same h (Gor
 whose repulsion falls like 1/r^2 where the Gaussian kernel's vanishes. Bandwidth by the heat equation and accelerated
 steps: Liu et al. (2019), ``_particle_flows``.
 
-The SIFG paper's scripts take the plain rule and h with the lower of the two middle distances (here their mean, a
-difference of rounding at 100 particles); the one on ICA would stop where ||phi||_F < 1e-5, this does not.
+Departs from the code: the plain rule is the default; ``rule="adagrad"`` divides phi by its running root mean square as
+the authors do. Trap: the rule then caps every coordinate's move at about eps per step, whatever the scale of the
+target. ``rule="adam"`` does alike and keeps moving: its steps do not shrink with phi. The SIFG paper's scripts take the
+plain rule; the one on ICA would stop where ||phi||_F < 1e-5, this does not.
 """
 
 import math
@@ -48,9 +46,7 @@ _IN_BLOCKS, _ENTRIES = 2**14, 2**24
 class Settings(FlowSettings):
     """Settings of SVGD."""
 
-    step_size: float = Field(
-        0.1, gt=0, description="eps, in x^2 (plain) or x (adagrad); 0.1 from the SIFG paper's toys, code 1e-3"
-    )
+    step_size: float = Field(0.1, gt=0, description="eps, in x^2 (plain) or x (adagrad); SIFG paper's toys, code 1e-3")
     bandwidth: Literal["median", "median-sampled", "he"] | PositiveFloat = Field(
         "median",
         description="h in x^2 of k: median heuristic (code), the same over 10,000 fixed pairs (ours; much cheaper for "
@@ -61,7 +57,7 @@ class Settings(FlowSettings):
     )
 
 
-_PLAIN = {"rule": code("plain"), "bandwidth": paper("median")}
+_PLAIN = code(rule="plain") | paper(bandwidth="median")
 
 
 class SVGD(ParticleFlow[Settings]):
@@ -73,11 +69,11 @@ class SVGD(ParticleFlow[Settings]):
     example = Example(settings={"step_size": 0.5})
     presets: ClassVar[Presets] = {
         # as baseline of the SIFG paper; on gmm5-2d its script starts from another run's last samples
-        "gmm5-2d": {**TOY_POINTS, "iterations": code(2300), **_PLAIN, "step_size": code(0.1)},
+        "gmm5-2d": TOY_POINTS | code(iterations=2300) | _PLAIN | code(step_size=0.1),
         # the text says median heuristic, the code fixes h; 0.01, 0.03 and 0.1 were tried
-        "ica-meg-tempered": {**POINTS, **_PLAIN, "step_size": code(0.03), "bandwidth": code(0.2)},
-        **on_networks({**POINTS, **_PLAIN, "step_size": code(5e-4)}),  # 1e-4 as a comment
-        "bnn-liu-wang": {"step_size": code(1e-3), "rule": code("adagrad")},
+        "ica-meg-tempered": POINTS | _PLAIN | code(step_size=0.03, bandwidth=0.2),
+        **on_networks(POINTS | _PLAIN | code(step_size=5e-4)),  # 1e-4 as a comment
+        "bnn-liu-wang": code(step_size=1e-3, rule="adagrad"),
     }
 
     def velocity(self, settings: Settings, x: Tensor, score: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,9 +27,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example, Presets, code, ours
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Example, Presets, Problem, Streams, code, ours
 from parvibench.nn.masks import where
 from parvibench.nn.mlp import MLP
 from parvibench.nn.semi_implicit import SamplerState, SemiImplicit, SemiImplicitSettings, split
@@ -48,11 +46,12 @@ class Settings(SemiImplicitSettings):
 
 
 #: The code's rates are of mu 0.01 and of sigma 0.002.
-_TOY = {
-    "iterations": code(50_000), "batch": code(1), "latent_dim": code(3), "hidden": code(50), "step_size": code(0.01),
-    "log_var_rate": code(0.2), "log_var_init": code(-1.386), "decay": code(0.9), "decay_every": code(3000),
-    "beta2": ours(0.9), "warmup": code(5), "kept": code(5), "leapfrog_steps": code(5), "leapfrog_step": code(0.2),
-}  # fmt: skip
+_TOY = (
+    code(iterations=50_000, batch=1, latent_dim=3, hidden=50, log_var_init=-1.386)
+    | code(step_size=0.01, log_var_rate=0.2, decay=0.9, decay_every=3000)
+    | code(warmup=5, kept=5, leapfrog_steps=5, leapfrog_step=0.2)
+    | ours(beta2=0.9)
+)
 
 
 class State(NamedTuple):
@@ -112,8 +111,7 @@ def mixture_score(
 ) -> tuple[Tensor, Tensor]:
     """Unbiased estimate of grad log q at the samples, (R, n, D), and the adapted leapfrog step, (R, 1, 1).
 
-    ``network`` (R, P) are the parameters of mu, x the samples (R, n, D), sigma (R, 1, D), z the latents that made the
-    samples (R, n, latent_dim).
+    ``network`` (R, P) is mu's, x the samples (R, n, D), sigma (R, 1, D), z their latents, (R, n, latent_dim).
     """
 
     def at(z: Tensor) -> Conditional:

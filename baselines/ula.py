@@ -15,7 +15,7 @@ from parvibench.core.algorithm import Presets, paper
 
 from .sgld import SGLD
 
-_MANY = {"particles": paper(1000), "samples": paper(1000)}
+_MANY = paper(particles=1000, samples=1000)
 
 
 class ULA(SGLD):
@@ -25,9 +25,6 @@ class ULA(SGLD):
     needs = frozenset({"full-batch", "score"})
     citation = "Roberts & Tweedie (1996)"
     presets: ClassVar[Presets] = {  # the KSIVI paper's references, eps = 1e-4
-        "blr-waveform": {"step_size": paper(5e-5), "iterations": paper(400_000), **_MANY},
-        **{
-            f"diffusion-{dim}": {"step_size": paper(5e-5), "iterations": paper(100_000), **_MANY}
-            for dim in (50, 100, 200)
-        },
+        "blr-waveform": paper(step_size=5e-5, iterations=400_000) | _MANY,
+        **{f"diffusion-{dim}": paper(step_size=5e-5, iterations=100_000) | _MANY for dim in (50, 100, 200)},
     }

@@ -1,21 +1,19 @@
 """Underdamped Langevin dynamics (ULD) with the exact integrator.
 
-Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663, Algorithm 1. The
-diffusion dx = v dt, dv = (-gamma v + u s) dt + sqrt(2 gamma u) dB is solved exactly over a step of length h
-during which s keeps its value at the start. In displacements per step (v for h v, g = gamma h and
-eta = u h^2), with e = 1 - exp(-g):
+Cheng, Chatterji, Bartlett & Jordan (2018), arXiv:1707.03663, Algorithm 1. The diffusion dx = v dt, dv = (-gamma v + u
+s) dt + sqrt(2 gamma u) dB is solved exactly over a step of length h during which s keeps its value at the start. In
+displacements per step (v for h v, g = gamma h and eta = u h^2), with e = 1 - exp(-g):
 
     x <- x + (e / g) v + (eta / g) (1 - e / g) s(x) + X
     v <- (1 - e) v + (eta / g) e s(x) + V
 
     Var V = eta e (2 - e),   Var X = (eta / g^2) (2 g - 2 e - e^2),   Cov(X, V) = (eta / g) e^2
 
-(X, V) are jointly Gaussian, one pair per coordinate: independent draws for X and V would be a trap. v starts
-from its law under the diffusion, N(0, eta I). For large g a step is a Langevin step of eta / g.
+(X, V) are jointly Gaussian, one pair per coordinate: independent draws for X and V would be a trap. v starts from its
+law under the diffusion, N(0, eta I). For large g a step is a Langevin step of eta / g.
 
-The paper's gamma = 2 and u = 1 / L are g = 2 h and eta = h^2 / L. With s constant for a whole step the
-stationary law is biased, and the step is stable only while eta c < about 2 g for the curvatures c at hand.
-With mini-batch scores this is the paper's stochastic variant.
+The paper's gamma = 2 and u = 1 / L are g = 2 h and eta = h^2 / L. With s constant for a whole step the stationary law
+is biased, and the step is stable only while eta c < about 2 g for the curvatures c at hand.
 """
 
 import math
@@ -23,8 +21,7 @@ import math
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Example
-from parvibench.core.streams import Streams
+from parvibench.core.algorithm import Example, Streams
 
 from . import sghmc
 

@@ -49,12 +49,9 @@ class Uniform(Start):
 
 
 class ModelTarget(Target):
-    """A density written in constrained parameters.
+    """A density written in constrained parameters, of a ``layout``.
 
-    Args:
-        layout: the parameters.
-        log_joint: log of prior times likelihood, (R, N), of the constants and the parameters by name, (R, N) or (R, N, m).
-        constants: of the data, on the device.
+    ``log_joint``: log of prior times likelihood, (R, N), of constants and parameters by name, (R, N) or (R, N, m).
     """
 
     def __init__(self, layout: Layout, log_joint: Callable[..., Tensor], constants: Sequence[Tensor]) -> None:
@@ -157,10 +154,7 @@ def _start(judge: Target, n: int, generator: Generator) -> Tensor:
 
 
 def half_student(log_scale: Tensor, df: float, width: float) -> tuple[Tensor, Tensor]:
-    """Log density of exp(log_scale) under a Student t cut at 0, without Jacobian, and its derivative by log_scale.
-
-    df = inf is a half Gaussian, df = 1 a half Cauchy.
-    """
+    """Log density of exp(log_scale) under a Student t cut at 0 (df inf: Gaussian), without Jacobian, and derivative."""
     if df == math.inf:
         square = (2 * log_scale).exp() / width**2
         return -0.5 * square, -square

@@ -58,11 +58,7 @@ def _ordered(u: Tensor, before: Values) -> Transformed:
 
 
 def _stick(u: Tensor, before: Values) -> Transformed:
-    """The shares of the stick, and the sum of log share + log(1 - share) + log(rest before it).
-
-    Each is a share of what those before leave: the k-th of m takes 1 / (1 + exp(-u_k + log(m - k))) of it, so that u = 0
-    gives equal numbers.
-    """
+    """Shares of the stick, 1 / (1 + exp(-u_k + log(m - k))) of the rest each, and sum of log share (1 - share) rest."""
     k = u.shape[-1]
     logits = u - torch.arange(k, 0, -1, dtype=u.dtype, device=u.device).log()
     share, keep = logsigmoid(logits), logsigmoid(-logits)

@@ -1,16 +1,16 @@
 """Contextual bandits: networks that learn from the rewards of their own decisions.
 
 Riquelme, Tucker & Snoek (2018), arXiv:1802.09127, Sections 5.2 and 5.4; settings of Ye, Ren & Liu (2020),
-arXiv:2002.09070, Section 6.3 and code. In each of T contexts c an action is chosen by Thompson sampling and its
-reward r is seen, no other's. Model, a network f with two hidden layers of 100 ReLU units and K outputs:
+arXiv:2002.09070, Section 6.3 and code. In each of T contexts c an action is chosen by Thompson sampling and its reward
+r is seen, no other's. Model, a network f with two hidden layers of 100 ReLU units and K outputs:
 
     r ~ N(f_w(c)_action, 0.1^2),   w ~ N(0, 10 / H) into a hidden layer of H units, N(0, 10) into the outputs
 
 (variances; the same for biases). State: layer by layer the weights (inputs x outputs, row-major), then the biases.
 
-Mushroom: 117 indicators of the 22 attributes of a mushroom drawn with replacement. Not eating earns 0; eating an
-edible one +5, a poisonous one +5 or -35 with equal chance. The best reward is what the better action earns in
-expectation: 5 or 0.
+Mushroom: 117 indicators of the 22 attributes of a mushroom drawn with replacement. Not eating earns 0; eating an edible
+one +5, a poisonous one +5 or -35 with equal chance. The best reward is what the better action earns in expectation: 5
+or 0.
 
 Wheel: a point of the unit disc. Action 4 earns N(1.2, 0.05^2), the others N(1, 0.05^2), but beyond the radius 0.95
 (9.75% of the points) the action of the quadrant, 0 to 3 for (+,+), (+,-), (-,+), (-,-), earns N(50, 0.01^2). The best
@@ -19,12 +19,10 @@ reward is the realised one of the best action.
 Protocol: each action twice in turn; from then on, every 50 contexts, a training on all decisions so far with
 mini-batches of 512 drawn with replacement, 2000 steps falling evenly to 100 over the first 20 trainings and 100 from
 then on. Shares of the budget take the place of these numbers, so the authors' protocol is a budget of as many
-iterations as they sum to: 22,900 for 2000 contexts, 118,900 for 50,000. Contexts and rewards belong to the
-replicate: they are the same for all algorithms.
+iterations as they sum to: 22,900 for 2000 contexts, 118,900 for 50,000.
 
-Departures: the uniform policy of ``regret_percent`` earns the mean over the actions, where the authors run one;
-the code's memory of past samples begins with zero networks, ours with the start; the code's start is in a
-module that it lacks: ours is w ~ N(0, 1 / (inputs + 1)), biases 0.
+Departures: the uniform policy of ``regret_percent`` earns the mean over the actions, where the authors run one; the
+code's start is in a module that it lacks: ours is w ~ N(0, 1 / (inputs + 1)), biases 0.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
 """Bayesian neural network regression under the standard protocol.
 
-Model of Liu & Wang (2016), arXiv:1608.04471, Section 5, and Zhang, Cheng & Zhang (2024), arXiv:2410.17935,
-Section 5.4: one hidden layer of H = 50 ReLU units,
+Model of Liu & Wang (2016), arXiv:1608.04471, Section 5, and Zhang, Cheng & Zhang (2024), arXiv:2410.17935, Section 5.4:
+one hidden layer of H = 50 ReLU units,
 
     y ~ N(f_w(x), 1/gamma),   w ~ N(0, I/lambda),   gamma, lambda ~ Gamma(1, rate 0.1)
 
-State (D = (p+1) H + H + 1 + 2): W1 (p x H, row-major), b1 (H), W2 (H), b2 (1), log gamma, log lambda. With
-S = sum over the batch of (y - f)^2 and D_w the number of weights, up to a constant,
+State (D = (p+1) H + H + 1 + 2): W1 (p x H, row-major), b1 (H), W2 (H), b2 (1), log gamma, log lambda. With S = sum over
+the batch of (y - f)^2 and D_w the number of weights, up to a constant,
 
     log p = n/2 log gamma - (n/B) gamma S / 2  +  D_w/2 log lambda - lambda ||w||^2 / 2
             + (log gamma - 0.1 gamma) + (log lambda - 0.1 lambda)         (priors with log-Jacobians)
 
-Protocol: 90/10 splits as published (one per replicate), X and y standardised by training statistics, no
-development set, predictions in original units with noise variance s_y^2 / gamma. The papers' codes differ
-from each other and from this in ways that matter; plain names follow none of them, ``bnn_variants`` does.
+Protocol: 90/10 splits as published (one per replicate), X and y standardised by training statistics, no development
+set, predictions in original units with noise variance s_y^2 / gamma. For the papers' own: ``bnn_variants``.
 
-Numerics: gamma and lambda are e^l up to l = 30 and continue along the tangent beyond, which keeps density and
-score finite, smooth and consistent with each other. The posterior has no mass there (the prior alone gives
-less than exp(-10^12)); the papers' code clamps both at 50 in the score instead, which biases every target
-with a noise deviation below 0.14.
-ReLU has slope 0 at 0, as in PyTorch.
+Numerics: gamma and lambda are e^l up to l = 30 and continue along the tangent beyond, which keeps density and score
+finite, smooth and consistent with each other. The posterior has no mass there (the prior alone gives less than
+exp(-10^12)); the papers' code clamps both at 50 in the score instead, which biases every target with a noise deviation
+below 0.14. ReLU has slope 0 at 0, as in PyTorch.
 """
 
 import math
@@ -45,10 +43,7 @@ _FULL_BATCH_UP_TO = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class BNNTask(Task):
-    """Network regression on one table: a published split per replicate, all statistics from training rows.
-
-    No development set; predictions and likelihood in original units.
-    """
+    """Network regression on one table: a published split per replicate, no development set, original units."""
 
     table: str  #: name of the data set
     features: int  #: p

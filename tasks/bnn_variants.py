@@ -259,9 +259,7 @@ BOSTON_SIFG = _sifg("boston", "bostonHousing", 506, 13, permutation="sifg-boston
 CONCRETE_SIFG = _sifg("concrete", "concrete", 1030, 8)
 DIABETES_SIFG = _sifg("diabetes", "sifg-diabetes", 768, 8, _BINARY)
 POWER_SIFG = _sifg("power", "sifg-power", 9568, 4)
-PROTEIN_SIFG = _sifg(
-    "protein", "sifg-protein", 13543, 9, "the authors' copy of the data ends after 13543 of 45730 rows"
-)
+PROTEIN_SIFG = _sifg("protein", "sifg-protein", 13543, 9, "the authors' copy ends after 13543 of 45730 rows")
 WINE_BINARY_SIFG = _sifg("wine-binary", "sifg-wine-binary", 1599, 11, _BINARY)
 
 BOSTON_SRLD = _srld("boston", "bostonHousing", 506, 13)

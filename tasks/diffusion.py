@@ -90,9 +90,8 @@ class DiffusionTarget(Target):
         self._precision = precision.to(device, dtype)
         # Each observation at its step and, for no reason but the shape, at the four steps before.
         self._data = self._y.repeat_interleave(_EVERY)
-        self._constant = -0.5 * (
-            self.dim * math.log(2 * math.pi * euler.dt) + len(y) * math.log(2 * math.pi * _NOISE_SD**2)
-        )
+        path, noise = 2 * math.pi * euler.dt, 2 * math.pi * _NOISE_SD**2
+        self._constant = -0.5 * (self.dim * math.log(path) + len(y) * math.log(noise))
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log of p(x) p(y | x) in nats: (R, N, D) -> (R, N)."""
@@ -285,9 +284,7 @@ def _diffusion(steps: int, damped: bool = False) -> DiffusionTask:
         citation="Cheng, Yu, Xie, Zhang & Zhang (2024), arXiv:2405.18997, "
         + ("authors' code" if damped else "Section 6.3"),
         metrics=DENSITY_METRICS,
-        facts=Facts(
-            mean=torch.from_numpy(mean), sd=torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}
-        ),
+        facts=Facts(torch.from_numpy(mean), torch.from_numpy(sd), constants={"log evidence": smoother.log_evidence}),
         euler=euler,
         y=_Y[steps],
         smoother=smoother,

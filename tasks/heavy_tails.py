@@ -49,20 +49,14 @@ def _monomial_gamma(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _student(x: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalised log density and score A^-T s(z), s(u) = -3 u / (2 + u^2), of x = A z, z_j independent t_2.
-
-    t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2).
-    """
+    """Log density, normalised, of x = A z, z_j independent t_2, and score A^-T s(z), s(u) = -3 u / (2 + u^2)."""
     z = x @ inverse.T
     constant = -2 * math.log(2 * math.sqrt(2)) - _LOG_DETERMINANT
     return -1.5 * (z**2 / 2).log1p().sum(-1) + constant, (-3 * z / (2 + z**2)) @ inverse
 
 
 def _funnel(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalised log density of v ~ N(0, 9), y | v ~ N(0, exp(v) I), x = (v, y), D >= 2, and score.
-
-    With q = exp(-v) ||y||^2 the gradient is (-v/9 + (q - D + 1) / 2, -exp(-v) y).
-    """
+    """Log density, normalised, of x = (v, y), v ~ N(0, 9), y | v ~ N(0, exp(v) I), and score."""
     v, y = x[..., :1], x[..., 1:]
     pull = -(-v).exp() * y
     q, n = -(pull * y).sum(-1, keepdim=True), y.shape[-1]

@@ -46,10 +46,7 @@ _PRIOR_PRECISION = 0.01
 
 
 class ICATarget(Target):
-    """The posterior of the unmixing matrix W, row-major, given observations (n, p).
-
-    ``tempered`` divides the log likelihood by n.
-    """
+    """The posterior of W, row-major, given observations (n, p); ``tempered`` divides the log likelihood by n."""
 
     prior_precision: float = _PRIOR_PRECISION
 
@@ -60,10 +57,8 @@ class ICATarget(Target):
         self._x = x
         #: Power of the likelihood.
         self._power = 1 / self.rows if tempered else 1.0
-        # Of the sources' 1/pi and of the prior.
-        self._constant = -self._power * self.rows * self._channels * math.log(math.pi) - 0.5 * self.dim * math.log(
-            2 * math.pi / _PRIOR_PRECISION
-        )
+        prior = 0.5 * self.dim * math.log(2 * math.pi / _PRIOR_PRECISION)
+        self._constant = -self._power * self.rows * self._channels * math.log(math.pi) - prior  # of sources: 1/pi
 
     def log_density(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
         """Log of likelihood times prior in nats; -inf at singular W: (R, N, D) -> (R, N)."""

@@ -2,15 +2,13 @@
 
     log p(b) = -(m/2) ||b||^2 + sum_i [ y_i b.x_i - log(1 + exp(b.x_i)) ],  y_i in {0, 1}
 
-with m = 0.01, the model of Cheng et al. (2024), arXiv:2405.18997, Section 6.2; x_i starts with a 1 for the
-intercept. Full-batch scores. Start N(0, I), our choice.
+with m = 0.01, the model of Cheng et al. (2024), arXiv:2405.18997, Section 6.2; x_i starts with a 1 for the intercept.
+Full-batch scores. Start N(0, I), our choice.
 
-- ``blr-waveform``: the paper's data, 400 training rows of UCI "Waveform" with 21 features, taken as they are in
-  the file (standardised there over all 5000 rows). The likelihood has no factor: any rows-over-batch factor other
-  than 1 would temper it.
+- ``blr-waveform``: the paper's data, 400 training rows of UCI "Waveform" with 21 features, taken as they are in the
+  file (standardised there over all 5000 rows).
 - ``blr-breast-cancer``: the breast cancer set that comes with scikit-learn (569 rows, UCI "Breast Cancer Wisconsin
-  (Diagnostic)"), its 30 features standardised by mean and population standard deviation over all rows, since the
-  posterior itself is the target and nothing is predicted.
+  (Diagnostic)"), its 30 features standardised by mean and population standard deviation over all rows.
 """
 
 from collections.abc import Sequence
@@ -29,13 +27,10 @@ from parvibench.data.splits import moments
 
 
 class LogisticTarget(Target):
-    """The unnormalised posterior of the coefficients, intercept first.
+    """The unnormalised posterior of the coefficients, intercept first; a ``prior_precision`` m of None is a flat prior.
 
+    ``signed`` are the rows x_i, (n, D), negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
     Arrays end in the points, since products with few columns are slow.
-
-    Args:
-        signed: (n, D) rows x_i, negated where y_i = 0: the log likelihood is sum_i log sigmoid(b . row_i).
-        prior_precision: m; None is a flat prior.
     """
 
     def __init__(self, signed: Tensor, prior_precision: float | None = None) -> None:

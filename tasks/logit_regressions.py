@@ -55,10 +55,7 @@ def _german(parameters: Layout, data: Variables, place: Place) -> LogisticTarget
 
 
 def _sparse(x: Tensor, signed: Tensor) -> tuple[Tensor, Tensor]:
-    """Log posterior of (log tau, log lambda, beta), unnormalised, and score, by coefficients w = tau lambda beta.
-
-    Their logarithmic derivatives by log tau and log lambda are 1.
-    """
+    """Log posterior of (log tau, log lambda, beta), unnormalised, and score, by coefficients w = tau lambda beta."""
     logs, beta = x[..., : _FEATURES + 1], x[..., _FEATURES + 1 :]
     scales = logs.exp()
     factor = scales[..., :1] * scales[..., 1:]

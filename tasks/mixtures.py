@@ -82,10 +82,7 @@ class Mixture:
 
 
 class FullMixtureTarget(Target):
-    """The normalised density of a mixture; responsibilities are shared by density and score.
-
-    Arrays end in the points, since products with small matrices are fast that way round.
-    """
+    """The normalised density of a mixture; arrays end in the points, as products with small matrices are fast so."""
 
     def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
         assert mixture.covariances is not None
@@ -134,10 +131,7 @@ def _full_in_jax(data: Any, x: Any) -> Any:
 
 
 class SphericalMixtureTarget(Target):
-    """The normalised density of components of one covariance v I, by products with the (K, D) means.
-
-    Up to a term of x alone, log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k.
-    """
+    """Normalised, by log w_k N(x; m_k, v I) = (x.m_k - ||m_k||^2 / 2) / v + log w_k up to a term of x alone."""
 
     def __init__(self, mixture: Mixture, device: torch.device | str, dtype: torch.dtype) -> None:
         self.dim = mixture.means.shape[1]

@@ -29,12 +29,9 @@ from ._transforms import POSITIVE, Layout, Parameter, between, layout
 class VaryingTarget(JointTarget):
     """The unnormalised posterior of intercepts and slopes by group, their means and scales.
 
-    Args:
-        parameters: names and order of alpha, beta (or alpha_raw, beta_raw), mu_* and sigma_*.
-        rows: group (n,), counted from 0, feature and response of every row.
-        place: brings arrays to the device, in the type of the states.
-        scale_sd: of the half Gaussian priors of the three scales, or inf for flat ones.
-        mean_sd: of the Gaussian priors of the two means.
+    ``parameters`` are alpha, beta (or alpha_raw, beta_raw), mu_* and sigma_* in any order; ``rows`` group (n,), counted
+    from 0, feature and response of every row; ``scale_sd`` is of the half Gaussian priors of the three scales, or inf
+    for flat ones, ``mean_sd`` of the Gaussian priors of the two means.
     """
 
     def __init__(
@@ -63,9 +60,8 @@ class VaryingTarget(JointTarget):
         """Both at once."""
         alpha, beta, mu_a, mu_b, log_y, log_a, log_b = (x[..., p] for p in self._places)
         logs = torch.cat([log_y, log_a, log_b], -1)
-        prior, slope = (
-            half_student(logs, math.inf, self._scale_sd) if self._scale_sd < math.inf else (0 * logs, 0 * logs)
-        )
+        flat = self._scale_sd == math.inf
+        prior, slope = (0 * logs, 0 * logs) if flat else half_student(logs, math.inf, self._scale_sd)
         means = torch.cat([mu_a, mu_b], -1)
         log_p = (prior + logs).sum(-1) - 0.5 * self._mean_precision * means.square().sum(-1)
         first, second = _Effects(alpha, mu_a, log_a, self._centred), _Effects(beta, mu_b, log_b, self._centred)

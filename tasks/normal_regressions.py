@@ -40,14 +40,10 @@ Table = tuple[Array, Array]  #: design (n, D - 1) and responses (n,)
 
 
 class RegressionTarget(JointTarget):
-    """The unnormalised posterior of (b, log sigma).
+    """The unnormalised posterior of (b, log sigma), from a table of design and responses.
 
-    Args:
-        parameters: names and order, log sigma last.
-        table: the design and the responses.
-        place: brings arrays to the device, in the type of the states.
-        noise: degrees of freedom and scale of sigma's half Student prior; an infinite scale is a flat prior.
-        sds: standard deviations of the Gaussian priors, inf for flat ones; one for all coefficients, or one each.
+    ``noise``: degrees of freedom and scale of sigma's half Student prior; an infinite scale is a flat prior. ``sds``:
+    standard deviations of the Gaussian priors, inf for flat ones; one for all coefficients, or one each.
     """
 
     def __init__(
@@ -76,9 +72,8 @@ class RegressionTarget(JointTarget):
         prior, slope = half_student(log_sigma, *self._noise)
         pull = self._precision * b
         log_p = prior - 0.5 * squares - (self._rows - 1) * log_sigma - 0.5 * (pull * b).sum(-1, keepdim=True)
-        return log_p.squeeze(-1), torch.cat(
-            [-precision * (residual @ self._r) - pull, squares - self._rows + 1 + slope], -1
-        )
+        by_sigma = squares - self._rows + 1 + slope
+        return log_p.squeeze(-1), torch.cat([-precision * (residual @ self._r) - pull, by_sigma], -1)
 
 
 class DiamondsTarget(RegressionTarget):

@@ -23,9 +23,8 @@ _FLAT = 1e-4  # precision of the coefficients' prior
 
 def _persons(data: Variables) -> tuple[object, ...]:
     """Sizes of the groups; and of every kind of person the features, their number, and how many prefer Bush."""
-    rows = np.column_stack(
-        [data[name] for name in (*(n for n, _ in _GROUPS.values()), "black", "female", "v_prev_full")]
-    )
+    names = (*(name for name, _ in _GROUPS.values()), "black", "female", "v_prev_full")
+    rows = np.column_stack([data[name] for name in names])
     kinds, kind = np.unique(rows, axis=0, return_inverse=True)
     one_hot = [kinds[:, [i]] == np.arange(1, size + 1) for i, size in enumerate(_SIZES)]
     black, female, before = kinds[:, -3:].T

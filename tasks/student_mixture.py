@@ -29,10 +29,7 @@ def centres() -> Tensor:
 
 
 def _density(x: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalised log density, t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2) in every coordinate, and score.
-
-    Components are next to the points: (R, K, N, D) temporaries.
-    """
+    """Log density, t_2(u) = (1 + u^2 / 2)^(-3/2) / (2 sqrt 2) each, and score, by (R, K, N, D) temporaries."""
     apart = x.unsqueeze(-3) - centres.unsqueeze(-2)
     square = 1 + 0.5 * apart**2
     terms = -1.5 * square.log().sum(-1)

@@ -1,16 +1,14 @@
 """Posteriors of time series models.
 
-- ``arma11`` (posteriordb arma-arma11): y_t = mu + phi y_{t-1} + theta e_{t-1} + e_t, e ~ N(0, sigma), 200 steps;
-  mu ~ N(0, 10), phi, theta ~ N(0, 2), sigma ~ half Cauchy(2.5). Errors grow as theta^t where |theta| > 1: density
-  and score overflow far from the posterior, and starts are drawn again there. Close to Gaussian,
-  condition number 29.
+- ``arma11`` (posteriordb arma-arma11): y_t = mu + phi y_{t-1} + theta e_{t-1} + e_t, e ~ N(0, sigma), 200 steps; mu ~
+  N(0, 10), phi, theta ~ N(0, 2), sigma ~ half Cauchy(2.5). Errors grow as theta^t where |theta| > 1: density and score
+  overflow far from the posterior, and starts are drawn again there. Close to Gaussian, condition number 29.
 - ``garch11`` (garch-garch11): y_t ~ N(mu, s_t), s_t^2 = alpha0 + alpha1 (y_{t-1} - mu)^2 + beta1 s_{t-1}^2, flat priors
   on alpha0 > 0, alpha1 in (0, 1), beta1 in (0, 1 - alpha1). Skewed, with mass against the bounds.
-- ``uk-drivers`` (uk_drivers-state_space_stochastic_level_stochastic_seasonal): monthly deaths and injuries on roads,
-  a level that walks and a seasonal pattern of sum N(0, sigma_1) over 12 months, with regressions on the price of
-  petrol and on the seat belt law; sigma ordered, ~ t_4. 389 dimensions, strongly correlated: level and regressions
-  trade, and the sum of the level and the twelve seasons is known far better than each. The first 11 seasons have
-  no prior.
+- ``uk-drivers`` (uk_drivers-state_space_stochastic_level_stochastic_seasonal): monthly deaths and injuries on roads, a
+  level that walks and a seasonal pattern of sum N(0, sigma_1) over 12 months, with regressions on the price of petrol
+  and on the seat belt law; sigma ordered, ~ t_4. 389 dimensions, strongly correlated: level and regressions trade, and
+  the sum of the level and the twelve seasons is known far better than each. The first 11 seasons have no prior.
 
 Both recursions are linear: 200 steps are eight rounds of doubling, e_t + a e_{t-1} first, then steps of 2, 4, 8, ...
 """

@@ -20,8 +20,7 @@ def reference_folder() -> Traversable:
 def reference_folders() -> Iterator[Traversable]:
     """Folders searched for references, in this order: no other file replaces one that the package ships.
 
-    The package; ``./parvibench-references``; the folders named to ``search_references``; ``references`` in the user's
-    data folder.
+    Its own; ``./parvibench-references``; those of ``search_references``; ``references`` in the user's data folder.
     """
     import platformdirs
 

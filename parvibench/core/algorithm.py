@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from .errors import InputError, SettingsError, ShapeError, UnsupportedError, validation_text
-from .streams import Streams
-from .task import Problem, Task
+from .streams import Streams as Streams  # for files of algorithms, all of which need the three
+from .task import Problem as Problem
+from .task import Task as Task
 
 Kind = Literal["particles", "chains", "generator", "anchor"]
 Source = Literal["paper", "code", "ours"]
@@ -48,15 +49,16 @@ class Sourced(NamedTuple):
 PROTOCOL_KEYS = ("iterations", "particles", "samples", "burn_in", "thinning")
 
 #: Preset name (the exact name of its task, with a suffix where one task has several) -> setting or protocol key -> value.
-Presets = Mapping[str, Mapping[str, Sourced]]
+Presets = Mapping[str, dict[str, Sourced]]
 
 
-#: A value that the paper states.
-paper = partial(Sourced, source="paper")
-#: A value of the authors' code, where the paper is silent or says otherwise.
-code = partial(Sourced, source="code")
-#: A value neither gives.
-ours = partial(Sourced, source="ours")
+def _sourced(source: Source, /, **values: Any) -> dict[str, Sourced]:
+    """Values of a preset, all of one source."""
+    return {key: Sourced(value, source) for key, value in values.items()}
+
+
+#: Values that the paper states; of the authors' code, where the paper is silent or says otherwise; that neither gives.
+paper, code, ours = (partial(_sourced, source) for source in get_args(Source))
 
 
 @dataclass(frozen=True)
@@ -119,11 +121,7 @@ class Method(ABC):
 
     @classmethod
     def make_settings(cls, values: dict[str, Any] | None = None) -> AlgorithmSettings:
-        """Validate settings; ``preset`` is replaced by the values of that preset.
-
-        Raises:
-            SettingsError: naming each wrong key, what was given and what would be right.
-        """
+        """Validated settings, ``preset`` replaced by the values of that preset; ``SettingsError`` names each wrong key."""
         given = cls.expand_preset(values or {})
         try:
             return cls.settings_type.model_validate(given)
@@ -145,10 +143,7 @@ class Method(ABC):
 
     @classmethod
     def protocol(cls, preset: str) -> dict[str, Any]:
-        """What a preset contains in addition to settings: a subset of ``PROTOCOL_KEYS`` with values.
-
-        A key that is also a setting of the algorithm, as UIVI's ``burn_in``, is a setting.
-        """
+        """What a preset contains that is no setting: a subset of ``PROTOCOL_KEYS`` with values."""
         keys = set(PROTOCOL_KEYS) - set(cls.settings_type.model_fields)
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
 
@@ -157,10 +152,7 @@ class Method(ABC):
         return None
 
     def effective_step(self, settings: Any) -> float | None:
-        """The factor that really multiplies the velocity, in the units of x^2; None without one.
-
-        The samples of a generator have no velocity of their own.
-        """
+        """The factor that really multiplies the velocity, in the units of x^2; None without one, as of a generator."""
         if self.rescales or self.kind == "generator":
             return None
         return getattr(settings, "step_size", None)
@@ -207,10 +199,7 @@ class Anchor(Method):
     def draw(self, task: Task, problem: Problem, n: int, streams: Streams) -> tuple[Tensor, Tensor | None]:
         """Samples to judge, (R, n, D), and the rows (R, n) of the reference that they are, or None.
 
-        Replicates, device and dtype are the problem's.
-
-        Raises:
-            UnsupportedError: the task has none.
+        Replicates, device and dtype are the problem's. ``UnsupportedError`` where the task has none.
         """
 
 
@@ -297,10 +286,7 @@ def take_steps(
     """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
 
     ``advance`` is ``Algorithm.step`` or a compiled one, ``first`` the number of steps taken before; the problem's
-    streams move to the address of every step.
-
-    Raises:
-        BudgetExhausted: the budget allows no further step.
+    streams move to the address of every step. ``BudgetExhausted`` where the budget allows no further one.
     """
     streams = problem.streams
     for streams.step in itertools.count(first):
@@ -309,11 +295,7 @@ def take_steps(
 
 
 def require_samples(samples: Any, replicates: int, n: int, dim: int, name: str) -> None:
-    """Refuse what ``output`` of the algorithm ``name`` gave unless it is real numbers, (R, at least n, D).
-
-    Raises:
-        ShapeError: what was given, and what would be right.
-    """
+    """``ShapeError`` unless ``output`` of the algorithm ``name`` gave real numbers, (R, at least n, D)."""
     expected = f"expected real numbers of shape ({replicates}, at least {n}, {dim})"
     if not isinstance(samples, Tensor) or not samples.is_floating_point():
         kind = samples.dtype if isinstance(samples, Tensor) else type(samples).__name__

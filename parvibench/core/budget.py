@@ -26,9 +26,7 @@ class Budget(BaseModel):
 
     iterations: int | None = Field(None, gt=0, description="outer iterations")
     score_evaluations: float | None = Field(None, gt=0, description="rows scored, per replicate")
-    scores_per_particle: float | None = Field(
-        None, gt=0, description="score calls per particle at the task's batch size"
-    )
+    scores_per_particle: float | None = Field(None, gt=0, description="score calls per particle at the task's batch")
     seconds: float | None = Field(None, gt=0, description="steady compute time of one chunk, s")
 
     @model_validator(mode="after")
@@ -77,9 +75,7 @@ class Meter:
     def charge(self, scores: float = 0.0, hvps: float = 0.0, log_densities: float = 0.0) -> None:
         """Book a call before it is made.
 
-        Raises:
-            BudgetExhausted: the call would overrun the limit; nothing is booked.
-            BudgetIgnored: so would the hundred calls before it.
+        ``BudgetExhausted`` where it would overrun the limit: nothing is booked; ``BudgetIgnored`` after a hundred.
         """
         asked = scores, hvps, log_densities
         scores += self.scores

@@ -35,10 +35,7 @@ def stamp_of(name: str) -> tuple[str, tuple[int, ...]] | None:
 def verified(name: str, folder: Traversable | None = None) -> Certificate | None:
     """The certificate of a task's reference, and its arrays as bytes; None without one.
 
-    ``folder``: the only one to search.
-
-    Raises:
-        InputError: the certificate is damaged, or the arrays do not match the hash in it.
+    ``folder``: the only one to search. ``InputError`` where the certificate is damaged, or not that of the arrays.
     """
     folder = folder or home_of(name)
     if folder is None or not (folder / f"{name}.json").is_file():
@@ -48,9 +45,7 @@ def verified(name: str, folder: Traversable | None = None) -> Certificate | None
         facts = json.loads((folder / f"{name}.json").read_text())
         expected = facts["sha256"]
     except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{folder / f'{name}.json'}: damaged, or not the certificate of a reference\n{again}"
-        ) from None
+        raise InputError(f"{folder / f'{name}.json'}: damaged, or no certificate of a reference\n{again}") from None
     file = folder / f"{name}.npz"
     content = file.read_bytes() if file.is_file() else b""
     actual = hashlib.sha256(content).hexdigest()

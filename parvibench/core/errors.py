@@ -20,10 +20,7 @@ class InputError(ParVIBenchError, ValueError):
 
 
 class UnknownNameError(InputError):
-    """A name that no registry holds; the message suggests the three nearest.
-
-    ``kind`` says what the name should be, e.g. ``"task"``, and ``hint`` where more names could come from.
-    """
+    """A name that no registry holds; ``kind`` says of what, ``hint`` where more names could come from."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
@@ -85,10 +82,7 @@ class BudgetExhausted(ParVIBenchError):
 
 
 class BudgetIgnored(BaseException):
-    """Raised by the meter when an algorithm keeps asking after ``BudgetExhausted``.
-
-    No subclass of ``Exception``: an adapter that catches every ``Exception`` must not catch this one.
-    """
+    """Raised by the meter when an algorithm keeps asking; no ``Exception``, which an adapter may catch."""
 
 
 def install_hint(extra: str) -> str:
@@ -112,13 +106,11 @@ def validation_text(error: Any, owner: str = "", model: Any = None, unknown: str
 
     ``owner`` comes before every key path; for an unknown key the message lists those that ``model`` accepts.
     """
-    lines = (
-        problem_text(
-            e, ".".join(str(p) for p in (owner, *e["loc"]) if p != ""), known_keys(model, e["loc"][:-1]), unknown
-        )
-        for e in error.errors()
-    )
-    return "\n".join(dict.fromkeys(lines))
+    lines: dict[str, None] = {}
+    for e in error.errors():
+        path = ".".join(str(p) for p in (owner, *e["loc"]) if p != "")
+        lines[problem_text(e, path, known_keys(model, e["loc"][:-1]), unknown)] = None
+    return "\n".join(lines)
 
 
 def problem_text(error: Any, path: str, known: Iterable[str] | None = None, unknown: str = "unknown key") -> str:

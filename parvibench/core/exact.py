@@ -34,11 +34,7 @@ class Normal(Start):
 
 @dataclass(frozen=True)
 class TruncatedNormal(Start):
-    """Every coordinate from N(mean, 1) truncated to within two of it, by inverse cdf.
-
-    The start of all synthetic experiments of Ye, Ren & Liu (2020), arXiv:2002.09070: the text keeps one start
-    throughout, the authors' code states it.
-    """
+    """Every coordinate from N(mean, 1) within two of it: the start in the code of Ye, Ren & Liu, arXiv:2002.09070."""
 
     mean: float = 2.0
 

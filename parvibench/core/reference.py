@@ -193,10 +193,8 @@ def _of_one_length(a: Values, b: Values) -> tuple[Values, Values]:
 def load_reference(name: str, folder: Traversable | None = None) -> Reference | None:
     """The reference of a task, or None; ``folder`` is the only one to search, as in all that follow.
 
-    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and one array ``<metric>/<n>`` for every floor.
-
-    Raises:
-        InputError: the draws do not match the hash in the certificate.
+    ``<name>.npz`` holds ``draws``, (m, D), ``scores`` and an array ``<metric>/<n>`` a floor; ``InputError`` for a wrong
+    hash.
     """
     found = read_certified(name, "draws", folder)
     if found is None:
@@ -256,11 +254,7 @@ def _later_floors(name: str, certificate: Mapping[str, Any], folder: Traversable
 
 
 def load_pool(name: str, certificate: Mapping[str, Any], folder: Traversable | None = None) -> Tensor:
-    """Draws that a user-built reference's floors are simulated from, (m, D) float64: ``<name>.pool.npy``.
-
-    Raises:
-        InputError: the file is missing, or is not that of the certificate.
-    """
+    """Draws that a user-built reference's floors come from, (m, D) float64; ``InputError`` for a wrong file."""
     home = folder or home_of(name)
     file = None if home is None else home / f"{name}.pool.npy"
     content = file.read_bytes() if file is not None and file.is_file() else b""

@@ -155,20 +155,15 @@ _own: dict[str, tuple[Task, str]] = {}
 def load_task(name: str) -> Task:
     """The task of that name, or of a place: ``module:attribute`` or ``file.py:attribute``.
 
-    Tasks from places are known by their names, too, for the rest of the process.
-
-    Raises:
-        UnknownNameError: with near names.
-        InputError: nothing can be loaded from the place, or it is no task.
+    Tasks from places are known by their names, too, for the rest of the process. ``UnknownNameError`` with near names;
+    ``InputError`` where nothing can be loaded from the place, or it is no task.
     """
     if is_place(name):
         return _from_place(name)
     if name not in tasks() and name in _own:
         return _own[name][0]
-    own = (
-        "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package must "
-    )
-    return load_object(_target("task", name, tasks(), f"{own}be installed and listed under {_ENTRIES}tasks'."))
+    own = "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package "
+    return load_object(_target("task", name, tasks(), f"{own}must be installed and listed under {_ENTRIES}tasks'."))
 
 
 def is_place(name: str) -> bool:
@@ -219,10 +214,7 @@ def adopt(task: Task, place: str = "") -> None:
 
 
 def place_of(task: Task) -> str:
-    """Where another process can load the task from, as ``module:attribute`` or ``file.py:attribute``; else empty.
-
-    Objects of the main program and of a notebook have no place.
-    """
+    """``module:attribute`` or ``file.py:attribute`` for another process; empty of a main program's or notebook's."""
     known = _own.get(task.name)
     if known is not None and known[0] is task and known[1]:
         return known[1]
@@ -241,11 +233,7 @@ def place_of(task: Task) -> str:
 
 
 def require_own_name(task: Task) -> None:
-    """Refuse a task object with the name of another task, whose reference and stored cells it would get.
-
-    Raises:
-        InputError: the name is of a registered task, which is another object.
-    """
+    """``InputError`` for a task object with the name of another one, whose reference and stored cells it would get."""
     if task.name in tasks() and load_task(task.name) is not task:
         owner = "a built-in task" if tasks()[task.name].built_in else "a task of another package"
         raise InputError(f"{task.name!r} is the name of {owner}, and this object is another: give it a name of its own")
@@ -262,16 +250,10 @@ def load_algorithm(name: str) -> Algorithm:
 
 
 def load_method(name: str) -> Method:
-    """The algorithm or anchor of that name, or of ``module:attribute`` / ``file.py:attribute``.
-
-    Raises:
-        UnknownNameError: with near names.
-        InputError: the attribute is neither.
-    """
+    """The algorithm or anchor of that name or place; ``UnknownNameError`` with near names, else ``InputError``."""
     hint = f"An algorithm from another package must be installed and listed under {_ENTRIES}algorithms', or be named as 'module:Class'."
-    return as_method(
-        load_object(name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint), "sampler"), name
-    )
+    place = name if is_elsewhere(name) else _target("algorithm", name, algorithms(), hint)
+    return as_method(load_object(place, "sampler"), name)
 
 
 def is_elsewhere(name: str) -> bool:
@@ -280,11 +262,7 @@ def is_elsewhere(name: str) -> bool:
 
 
 def as_method(found: Any, name: str = "") -> Method:
-    """An algorithm or anchor, given itself or its class, with all that a method must have.
-
-    Raises:
-        InputError: it is neither, takes arguments, or lacks something; a line for each lack.
-    """
+    """An algorithm or anchor, given itself or its class; ``InputError`` with a line for each thing that it lacks."""
     from .algorithm import Method, shadowed
 
     owner = found if isinstance(found, type) else type(found)
@@ -329,9 +307,8 @@ def load_object(target: str, kind: str = "model") -> Any:
         raise InputError(_described(error, target)) from error
     if not hasattr(module, attribute):
         offered = [n for n, v in vars(module).items() if not n.startswith("_") and _is(kind, v, module.__name__)]
-        raise InputError(
-            f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {', '.join(offered[-8:]) or 'none'}"
-        )
+        names = ", ".join(offered[-8:]) or "none"
+        raise InputError(f"cannot load {target!r}: there is no {attribute!r}; {kind}s there: {names}")
     return getattr(module, attribute)
 
 
@@ -359,9 +336,8 @@ def _described(error: Exception, target: str) -> str:
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:
         missing = isinstance(error, ModuleNotFoundError)
-        return f"cannot load {target!r}: {what}" + (
-            "; a file is named with its ending, file.py:CLASS" if missing else ""
-        )
+        hint = "; a file is named with its ending, file.py:CLASS" if missing else ""
+        return f"cannot load {target!r}: {what}{hint}"
     return f"importing {beside[-1][0]} fails in line {beside[-1][1]}: {what}"
 
 
@@ -374,10 +350,7 @@ _PLUGIN = "parvibench_plugin_"
 
 
 def _load_file(path: Path) -> Any:
-    """Import a file plug-in under a name of its own (a second import gives the same module).
-
-    Like a script's, its folder is then looked through for what it imports, after everything else.
-    """
+    """Import a file plug-in under a name of its own, once; like a script's, its folder is looked through, last."""
     name = _PLUGIN + path.resolve().as_posix().replace("/", "_").removesuffix(".py")
     if name in sys.modules:
         return sys.modules[name]

@@ -50,10 +50,7 @@ class GrowingTarget(Target):
 
 
 class GrowingProblem(Problem):
-    """The metered view of a posterior that grows: a mini-batch is drawn, with replacement, from what was seen.
-
-    A mini-batch of B costs B/T score evaluations whatever the number of decisions made so far.
-    """
+    """A posterior that grows, metered: B rows are drawn, with replacement, from what was seen, and cost B/T."""
 
     @property
     def posterior(self) -> GrowingTarget:

@@ -57,10 +57,7 @@ class Streams:
         self._shuffled: dict[int, tuple[int, Tensor]] = {}
 
     def normal(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
-        """Standard normal draws of the current step, ``(R, *shape)``: a view into the block, read only.
-
-        ``index`` tells apart several draws of one shape within a step.
-        """
+        """Standard normal draws of the step, ``(R, *shape)``, read only; ``index`` tells apart several of one shape."""
         return self._draw("normal", stream, tuple(shape), index)
 
     def uniform(self, stream: str, shape: Sequence[int], index: int = 0) -> Tensor:
@@ -83,10 +80,7 @@ class Streams:
         return rows.to(self.device, non_blocking=True)
 
     def batch(self, rows: int, size: int) -> Tensor:
-        """Row indices of the current step's mini-batch, (R, size), size < rows; read only.
-
-        Each epoch is a fresh shuffle of all rows, its remainder dropped.
-        """
+        """Row indices of the step's mini-batch, (R, size), size < rows, read only; each epoch is a fresh shuffle."""
         epoch, place = divmod(self.step, rows // size)
         held = self._shuffled.get(rows)
         if held is None or held[0] != epoch:

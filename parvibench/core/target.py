@@ -68,10 +68,7 @@ class Target(ABC):
     def fit_gradient(self, x: Tensor, batch: Tensor | None = None, development: bool = False) -> Tensor:
         """Gradient of the mean squared error of the N points' mean prediction: (R, N, D) -> (R, N, D).
 
-        On the training rows ``batch``, (R, B), or all of them, or on the development rows.
-
-        Raises:
-            UnsupportedError: the target is no regression.
+        On training rows ``batch``, (R, B), or all, or on the development rows; ``UnsupportedError`` of no regression.
         """
         raise UnsupportedError(f"{type(self).__name__} predicts no responses that could be fitted")
 
@@ -116,10 +113,7 @@ Linearised = tuple[Tensor, Callable[[Tensor], Tensor]]
 
 
 def score_with_product(x: Tensor, linearise: Callable[[Tensor], Linearised]) -> Tensor:
-    """A score that autograd differentiates, once, by a Hessian-vector product written by hand.
-
-    ``linearise`` maps states (R, N, D) to the score and the product, which may share what the score has computed.
-    """
+    """A score that autograd differentiates, once, by the product that ``linearise`` gives with it at (R, N, D)."""
     return _ScoreWithProduct.apply(x, linearise)  # type: ignore[no-untyped-call]
 
 

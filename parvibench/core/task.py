@@ -146,8 +146,7 @@ class Task(ABC):
     def canonical(self, x: Tensor) -> Tensor:
         """A representative of every point under the symmetries of the density, (..., D); by default the point itself.
 
-        Metrics compare samples and reference in these coordinates, so that samples in a mode that is equal to the
-        reference's by symmetry count as correct.
+        Metrics compare in these coordinates, so that samples in a mode equal to the reference's count as correct.
         """
         return x
 
@@ -179,15 +178,9 @@ class Task(ABC):
     ) -> Problem:
         """What an algorithm sees of this task.
 
-        Args:
-            replicates: their ids, or how many (ids 0, 1, ...).
-            seed: root seed; initial points and batches depend on it and on the task's name only.
-            device: where the tensors live.
-            dtype: of the states.
-            particles: N; default the protocol's.
-            limit: budget in score evaluations per replicate.
-            full_batch: exact scores instead of the protocol's mini-batches.
-            start: where the initial points are from: ``task``, ``prior`` or ``warm``.
+        ``replicates`` are their ids, or how many; initial points and batches depend on ``seed`` and the task's name
+        only; ``particles`` is N, by default the protocol's; ``limit`` the budget in score evaluations per replicate;
+        ``full_batch`` for exact scores instead of mini-batches; ``start``: where initial points are from.
         """
         ids = tuple(range(replicates)) if isinstance(replicates, int) else tuple(replicates)
         target = self.target(ids, device, dtype)
@@ -264,10 +257,7 @@ class Problem:
         self.start_cost = 0.0  #: score evaluations charged for them
 
     def init(self, n: int | None = None) -> Tensor:
-        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n.
-
-        The points of another n are others, not a subset.
-        """
+        """Initial points, (R, n, D), n = N by default, the same for every algorithm with the same seed and n."""
         self.started = True
         x = self._start(self._target, n or self.particles, self.streams.generators("init"))
         return x.to(self.device, self.dtype)
@@ -312,9 +302,7 @@ class Problem:
         """Gradient of the mean squared error of the N points' mean prediction, (R, N, D) -> (R, N, D).
 
         On the step's mini-batch or on the task's development rows; V rows cost N V/n score evaluations.
-
-        Raises:
-            UnsupportedError: the task is no regression, or has no development rows where they are requested.
+        ``UnsupportedError`` where the task is no regression, or has no development rows that are requested.
         """
         self._check(x)
         rows = self._target.development_rows

@@ -51,19 +51,12 @@ def log_sum_exp(terms: Tensor, dim: int) -> Tensor:
 
 
 def exp_(exponent: Tensor) -> Tensor:
-    """Kernel values exp(exponent), in place; the least is some 1e-34 in single precision.
-
-    That is negligible compared with the diagonal's 1, while denormal numbers would make this and the products that follow
-    several times slower.
-    """
+    """Kernel values exp(exponent), in place, at least 1e-34 in single precision: denormal numbers are slow."""
     return exponent.clamp_(min=0.9 * math.log(torch.finfo(exponent.dtype).tiny)).exp_()
 
 
 def median(values: Tensor) -> Tensor:
-    """Median of each row, (R, m) -> (R,), by NumPy's convention: the mean of the two middle values.
-
-    (``torch.median`` returns the lower of the two.)
-    """
+    """Median of each row, (R, m) -> (R,): the mean of the two middle values, not, as PyTorch's, the lower."""
     m = values.shape[1]
     low, high = (m - 1) // 2, m // 2
     if _is_long(values):
@@ -84,10 +77,9 @@ def _is_long(values: Tensor) -> bool:
 
 
 def _middle_two(row: Tensor) -> Tensor:
-    """The entries at ranks (m - 1) // 2 and m // 2 of a long row, selected among those near the median of a sample.
+    """The entries at ranks (m - 1) // 2 and m // 2 of a long row: Floyd & Rivest (1975), CACM 18:165-172.
 
-    Floyd & Rivest (1975), CACM 18:165-172. Ranks are counted on the whole row, so the result is exact; where the
-    sample is not representative, all entries are searched.
+    Those near the median of a sample are searched, all entries where it is not representative: the result is exact.
     """
     m = len(row)
     ranks = [(m - 1) // 2, m // 2]
@@ -119,9 +111,8 @@ def _positions(m: int, count: int = 8192) -> NDArray[np.int64]:
 def median_bandwidth(d: Tensor, index: Tensor | None = None) -> Tensor:
     """Bandwidth h of k = exp(-d / h) by the median heuristic, h = median(d) / log(n + 1): (R, n, m) -> (R, 1, 1).
 
-    Liu & Wang (2016) in the form of their code: the median runs over all entries of the n x n matrix (or those at the
-    positions ``index`` of the flattened one), zeros of the diagonal included, and kernel sums are then of the order of
-    one.
+    Liu & Wang (2016) in the form of their code: over all entries, zeros of the diagonal included, or those at the
+    positions ``index`` of the flattened matrix.
     """
     values = d.flatten(1)
     if index is not None:
@@ -148,10 +139,9 @@ def lower_median_bandwidth(spread: Tensor) -> Tensor:
 
 @lru_cache(maxsize=32)
 def sampled_pairs(n: int, device: torch.device, count: int = 10_000) -> Tensor | None:
-    """Fixed random positions in a flattened n x n matrix, or None (all of them) where it is no larger.
+    """Fixed random positions in a flattened n x n matrix, by n alone, or None (all of them) where it is no larger.
 
-    A median over 10,000 pairs has a relative error of about 1% and costs next to nothing; the positions
-    depend on n alone, so replicates and repetitions agree.
+    A median over 10,000 pairs has a relative error of about 1% and costs next to nothing.
     """
     if n * n <= count:
         return None

@@ -29,10 +29,7 @@ def heat_error(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
 
 
 def heat_bandwidth(x: Tensor, d: Tensor, h: Tensor) -> Tensor:
-    """The best of h / 1.1, h and 1.1 h, (R, 1, 1): a step of the authors' search, which goes on from step to step.
-
-    Arguments as of ``heat_error``; h is the bandwidth so far.
-    """
+    """The best of h / 1.1, h and 1.1 h, (R, 1, 1): a step of the authors' search; arguments as of ``heat_error``."""
     x = x - x.mean(1, keepdim=True)
     tried = torch.stack([h / RATIO, h, h * RATIO])
     errors = torch.stack([heat_error(x, d, h) for h in tried])

@@ -26,10 +26,7 @@ _ROUNDING = 1e-5
 def pull_back(
     kernel: Kernel, x: Tensor, y: Tensor, weights: Tensor, bandwidth: float | None, through_median: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The kernel matrix and the gradients of sum_ij w_ij k(x_i, y_j): as ``radial.pull_back``.
-
-    ``through_median`` acts on the Gaussian kernel only, as in the authors' code.
-    """
+    """The kernel matrix and gradients as ``radial.pull_back``; ``through_median`` acts on the Gaussian only."""
     if kernel == "gaussian":
         return radial.pull_back(radial.gaussian, x, y, weights, bandwidth, through_median)
     if kernel == "imq":

@@ -93,10 +93,9 @@ def start(x: Tensor, history: int) -> Paths:
 
 
 def advance(paths: Paths, log_density: Tensor, score: Tensor, longest: int) -> tuple[Paths, Tensor]:
-    """Accept the trial points or propose others, by their log densities (R, P) and scores (R, P, D).
+    """Accept the trial points or propose others, by their log densities (R, P) and scores (R, P, D), if finite.
 
-    What is not finite is rejected; after ``longest`` iterations a path ends. Returns the paths, and which of them have
-    accepted a point by a search, (R, P) bool.
+    Returns the paths, which end after ``longest`` iterations, and which have accepted a point by a search, (R, P) bool.
     """
     first, done, trial = paths.stage == _START, paths.done, paths.trial
     if done.device.type == "cpu" and bool(done.all()):  # elsewhere asking would wait for the device

@@ -52,9 +52,8 @@ def adam(
     steps = moments.steps + 1
     first, second = moments.first, moments.second
     if not inplace:
-        parameters, first, second = (
-            t.clone(memory_format=torch.contiguous_format) for t in (parameters, first, second)
-        )
+        given = parameters, first, second
+        parameters, first, second = (t.clone(memory_format=torch.contiguous_format) for t in given)
     if parameters.device.type == "cpu":  # one pass over the memory instead of seven
         torch_adam.adam(  # which ignores strides
             [parameters], [grad.contiguous()], [first], [second], [], [torch.tensor(float(steps - 1))],
@@ -80,10 +79,7 @@ def adam_(
 def sgd_nesterov(
     parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, momentum: float = 0.9
 ) -> tuple[Tensor, Moments]:
-    """One descent step with Nesterov momentum in PyTorch's form: new parameters and moments.
-
-    v <- momentum v + g; parameters <- parameters - rate (g + momentum v)
-    """
+    """One descent step in PyTorch's form: v <- momentum v + g; parameters <- parameters - rate (g + momentum v)."""
     first = torch.add(grad, moments.first, alpha=momentum)
     direction = torch.add(grad, first, alpha=momentum)
     return (torch.sub(parameters, direction, alpha=learning_rate), Moments(first, moments.second, moments.steps + 1))
@@ -95,10 +91,9 @@ def step_decay(steps: int, factor: float, every: int) -> float:
 
 
 def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:
-    """The velocity divided by its running root mean square, as in the original code of SVGD, and the new H.
+    """The velocity over its running root mean square, as in the original code of SVGD, and the new H.
 
-    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)). A coordinate moves by no more than about the
-    step size per iteration, whatever the scale of the target.
+    H <- v^2 at the first step, then 0.9 H + 0.1 v^2; v / (1e-6 + sqrt(H)): a coordinate moves by about a step at most.
     """
     square = velocity.square()
     mean_square = square if first else torch.lerp(mean_square, square, 0.1)

@@ -1,15 +1,13 @@
 """Flows of particles along a small network, refitted by a few optimiser steps within every iteration."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Kind, Problem, SteppedSettings, Streams
 from parvibench.kernels.gram import mixture_score
 
 from .mlp import MLP, Activation
@@ -68,10 +66,7 @@ class RefitSettings(SteppedSettings):
         return Particles(x, Flow(network, moments, moved, moved_square, 0))
 
     def descend(self, flow: Flow, grad: Tensor, inplace: bool = False) -> Flow:
-        """One optimiser step of f along its gradient, (R, P).
-
-        ``inplace`` allows to overwrite what an earlier step has returned.
-        """
+        """One optimiser step of f along its gradient, (R, P); ``inplace`` may overwrite what a step before returned."""
         network, moments = flow.network, flow.moments
         rate = self.net_learning_rate * step_decay(moments.steps, self.net_decay, 1000)
         if self.net_optimiser == "adam":
@@ -115,9 +110,7 @@ class Refitted(Algorithm[S, T]):
 class PerturbedFlowSettings(RefitSettings):
     """Settings of samplers whose particles z carry a law mu^ = mu * N(0, sigma^2 I), with f -> grad log mu^."""
 
-    sigma: float = Field(
-        0.1, gt=0, description="sd of the perturbation, at the start if it moves, in x; SIFG paper's toys"
-    )
+    sigma: float = Field(0.1, gt=0, description="sd of the perturbation (the first, if it moves), in x; SIFG paper")
     score: Literal["network", "exact"] = Field(
         "network", description="score of mu^: learnt (paper) or of the finite mixture (oracle for tests)"
     )
@@ -170,19 +163,25 @@ class PerturbedFlowSettings(RefitSettings):
             return problem.score(x_score) - mixture_score(x, z, sigma)
         return problem.score(x_score) - self.network(problem.dim).forward(flow.network, x)[-1]
 
-    def fresh(self, z: Tensor, sigma: Tensor | float, n: int, streams: Streams) -> Tensor:
-        """Draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""
-        rows = torch.arange(n, device=z.device) % z.shape[1]
-        return z[:, rows] + sigma * streams.normal("output", (n, z.shape[2]))
+
+P = TypeVar("P", bound=PerturbedFlowSettings)
+
+
+class Perturbed(Refitted[P, T]):
+    """Base of flows whose particles carry mu^ = mu * N(0, sigma^2 I), sigma in the state where it moves."""
+
+    def output(self, problem: Problem, settings: P, state: Any, n: int, streams: Streams) -> Tensor:
+        """Fresh draws from mu^, (R, n, D); particles are taken in turn when n is not their number."""
+        rows = torch.arange(n, device=state.x.device) % state.x.shape[1]
+        sigma = getattr(state, "sigma", settings.sigma)
+        return state.x[:, rows] + sigma * streams.normal("output", (n, state.x.shape[2]))
 
 
 class FunctionalFlowSettings(RefitSettings):
     """Settings of samplers that fit the velocity itself, its divergence estimated along random directions."""
 
     step_size: float = Field(0.01, gt=0, description="h before the division, in x^2 (plain) or x (rms, adam); ours")
-    velocity_divisor: float = Field(
-        1.0, gt=0, description="f is divided by it; 1 (papers), 1000 in the SIFG paper's mixture scripts"
-    )
+    velocity_divisor: float = Field(1.0, gt=0, description="of f; 1 (papers), 1000 in the SIFG paper's mixture scripts")
     probe: Literal["rademacher", "gaussian"] = Field(
         "rademacher", description="law of e in the divergence; SIFG code rademacher, on ICA and elsewhere gaussian"
     )

@@ -17,9 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Kind, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Kind, Problem, SteppedSettings, Streams
 
 from .mlp import MLP, Activation
 from .optim import Moments, adam, step_decay
@@ -64,16 +62,12 @@ class SemiImplicitSettings(SteppedSettings):
     activation: Activation = Field("relu", description="of the hidden layers; KSIVI code")
     log_var_init: float = Field(0.0, description="initial log sigma^2; KSIVI code: 0 toys, -8 to 0 elsewhere")
     log_var_floor: float = Field(-20.0, description="least log sigma^2; KSIVI code")
-    log_var_rate: float = Field(
-        1.0, gt=0, description="learning rate of log sigma^2 over the network's; 0.1 in SIVI on regression"
-    )
+    log_var_rate: float = Field(1.0, gt=0, description="rate of log sigma^2 over the network's; SIVI regression 0.1")
     beta1: float = Field(0.9, ge=0, lt=1, description="Adam's decay of the gradient; KSIVI code")
     beta2: float = Field(0.99, ge=0, lt=1, description="Adam's decay of its square; KSIVI code's toys, else 0.999")
     decay: float = Field(0.9, gt=0, le=1, description="learning rate factor every decay_every steps; KSIVI code")
     decay_every: int = Field(1000, ge=1, description="iterations between decays; KSIVI code: 1000 toys, else 3000")
-    clip_norm: float | None = Field(
-        None, gt=0, description="largest gradient norm per replicate; KSIVI code: 1 on networks"
-    )
+    clip_norm: float | None = Field(None, gt=0, description="largest gradient norm per replicate; KSIVI networks 1")
     annealing: int = Field(
         0,
         ge=0,
@@ -81,16 +75,10 @@ class SemiImplicitSettings(SteppedSettings):
         "KSIVI code: 25,000 on multimodal and student-t",
     )
     ema: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="samples come from a running average of the parameters with this decay; "
-        "KSIVI code: 0.999 on networks",
+        None, gt=0, lt=1, description="decay of the parameters' average, drawn from then; KSIVI code: 0.999 networks"
     )
 
-    pretraining: int = Field(
-        0, ge=0, description="iterations that fit the network to responses first; KSIVI code: 99 on networks"
-    )
+    pretraining: int = Field(0, ge=0, description="iterations that fit the network to responses first; KSIVI code: 99")
     pretraining_rate: float = Field(0.01, gt=0, description="learning rate of these; KSIVI code")
     pretraining_rows: Literal["training", "development"] = Field(
         "training", description="whose responses; training: mini-batches; SIVI-SM code training, KSIVI code development"
@@ -139,10 +127,7 @@ class SemiImplicitSettings(SteppedSettings):
         return SamplerState(parameters, average, moments.first, moments.second, state.t + 1)
 
     def draw(self, parameters: Tensor, z: Tensor, xi: Tensor) -> Draw:
-        """Samples x = mu(z) + sigma xi from parameters (R, P + D), z (R, m, latent_dim), m >= n, and xi (R, n, D).
-
-        Rows of z beyond n get a mu (``values[-1]``) but no x.
-        """
+        """Samples mu(z) + sigma xi by parameters (R, P + D), z (R, m, latent_dim), xi (R, n, D), from the first n z."""
         n, dim = xi.shape[1:]
         network, log_var = split(parameters, dim)
         sigma = (0.5 * log_var).exp()
@@ -202,6 +187,10 @@ class SemiImplicit(Algorithm[S, T]):
     """Base of the semi-implicit methods: fresh draws."""
 
     kind: ClassVar[Kind] = "generator"
+
+    def init(self, problem: Problem, settings: S, streams: Streams, horizon: int) -> Any:
+        """Random network, constant sigma."""
+        return settings.start(problem.dim, streams)
 
     @torch.no_grad()
     def output(self, problem: Problem, settings: S, state: T, n: int, streams: Streams) -> Tensor:

@@ -10,15 +10,14 @@ that they were drawn from. The meter gives their densities with their scores, wh
 
 import math
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from parvibench.core.algorithm import Algorithm, Example, Kind, SteppedSettings
-from parvibench.core.streams import Streams
-from parvibench.core.task import Problem
+from parvibench.core.algorithm import Algorithm, Example, Kind, Problem, SteppedSettings, Streams
 
 from .optim import Moments, adam
 
@@ -29,9 +28,7 @@ class VariationalSettings(SteppedSettings):
     step_size: float = Field(0.01, gt=0, description="Adam's learning rate, in parameters; Pyro's tutorials")
     batch: int = Field(10, ge=1, description="samples per iteration; ours, 1 in Pyro")
     init_scale: float = Field(0.1, gt=0, description="initial standard deviation, in x; Pyro's guides")
-    final_rate: float = Field(
-        0.1, gt=0, le=1, description="learning rate at the horizon over that at the start; Pyro's tutorials"
-    )
+    final_rate: float = Field(0.1, gt=0, le=1, description="learning rate at the horizon over the first; Pyro")
 
 
 #: Share of the steps foreseen from which importance weights are gathered, and a value in place of the logarithm of zero.
@@ -98,6 +95,49 @@ class Variational(Algorithm[S, VariationalState]):
     def output(self, problem: Problem, settings: S, state: VariationalState, n: int, streams: Streams) -> Tensor:
         """Fresh draws, (R, n, D)."""
         return self.push(settings, state.parameters, streams.normal("output", (n, problem.dim)))
+
+
+class AffineFlow(Variational[S]):
+    """Layers v' = exp(a) v + b, then x = m + sd y: parameters are the layers' networks, m and log sd in a row."""
+
+    @abstractmethod
+    def layers(self, settings: S, flat: Tensor, noise: Tensor) -> tuple[Tensor, Sequence[Any]]:
+        """y (R, n, D) and the layers at work, with log scales ``a``, from networks (R, P - 2 D) and noise (R, n, D)."""
+
+    @abstractmethod
+    def back(self, settings: S, layers: Sequence[Any], grad: Tensor) -> list[Tensor]:
+        """Gradients in the layers' networks, the last one first, from that in y (R, n, D)."""
+
+    def through(self, settings: S, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Sequence[Any]]:
+        """x (R, n, D), y (R, n, D) and the layers at work, from noise (R, n, D) and parameters (R, P)."""
+        dim = noise.shape[2]
+        y, layers = self.layers(settings, parameters[:, : -2 * dim], noise)
+        m, log_sd = parameters[:, None, -2 * dim :].chunk(2, 2)
+        return m + log_sd.exp() * y, y, layers
+
+    def push(self, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Samples from standard normal noise, (R, n, D) -> (R, n, D)."""
+        return self.through(settings, parameters, noise)[0]
+
+    def stretched(self, settings: S, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples, and the sum of all log scales."""
+        x, _, layers = self.through(settings, parameters, noise)
+        scales = [layer.a.sum(-1) for layer in layers]
+        return x, sum(scales, parameters[:, -noise.shape[2] :].sum(-1, keepdim=True))
+
+    def gradient(self, problem: Problem, settings: S, parameters: Tensor, noise: Tensor) -> Tensor:
+        """Gradient of the negative bound, (R, P), from noise (R, n, D)."""
+        x, y, layers = self.through(settings, parameters, noise)
+        grad = problem.score(x) / -noise.shape[1]
+        sd = parameters[:, None, -problem.dim :].exp()
+        ends = grad.sum(1), (grad * sd * y).sum(1) - 1
+        return torch.cat((*reversed(self.back(settings, layers, grad * sd)), *ends), 1)
+
+
+def narrow(problem: Problem, settings: VariationalSettings, horizon: int, *networks: Tensor) -> VariationalState:
+    """First state: networks, then m at the first of the task's initial points, and log sd."""
+    m = problem.init()[:, 0]
+    return begin(torch.cat((*networks, m, torch.full_like(m, math.log(settings.init_scale))), 1), horizon)
 
 
 def begin(parameters: Tensor, horizon: int) -> VariationalState:

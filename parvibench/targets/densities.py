@@ -101,9 +101,7 @@ def function_task(kind: type[T], name: str, dim: int, initial: Any, coordinates:
 def label_of(name: str) -> str:
     """The name, if it can be a task's; else ``InputError``."""
     if not _NAME.fullmatch(name):
-        raise InputError(
-            f"name={name!r}: a task's name is of letters, digits, '.', '-' and '_', as name='my-posterior'"
-        )
+        raise InputError(f"name={name!r}: a task's name has letters, digits, '.', '-' and '_', as name='my-posterior'")
     return name
 
 
@@ -357,9 +355,8 @@ def _scored(task: FunctionTask, x: Tensor) -> Tensor:
         raise InputError(_no_gradient(task, first)) from error
     if len(bad := (~score.isfinite().all(1)).nonzero()):
         worst = int(bad[0])
-        raise InputError(
-            f"{task.name}: the score is not finite at the initial point {_shown(x[worst])}: {_shown(score[worst])}"
-        )
+        where = f"the initial point {_shown(x[worst])}: {_shown(score[worst])}"
+        raise InputError(f"{task.name}: the score is not finite at {where}")
     return score
 
 

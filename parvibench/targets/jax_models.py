@@ -178,9 +178,7 @@ def _sites(called: str, model: Any, args: Any, kwargs: Any) -> tuple[Site, ...]:
         first = str(error).strip().split("\n")[0][:300]
         raise InputError(f"{called}: the model fails: {type(error).__name__}: {first}") from error
     free = found.param_info.z
-    shapes = {
-        name: (tuple(np.shape(trace[name]["value"])), tuple(np.shape(free[name]))) for name in trace if name in free
-    }
-    sites = tuple(Site(name, *shape) for name, shape in shapes.items())
+    names = [name for name in trace if name in free]
+    sites = tuple(Site(n, tuple(np.shape(trace[n]["value"])), tuple(np.shape(free[n]))) for n in names)
     require_latent(called, sites)
     return sites

@@ -171,10 +171,10 @@ def loaded(patterns: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
                 reasons.setdefault(str(error).split("\n")[0], []).append(name)
                 if isinstance(error, DataMissingError) and offline and not any(tasks.values()):
                     raise InputError(f"{NEEDED}: {reasons.popitem()[0]}") from None
-    told = {
-        reason: f"{PREFIX}{listed(which)} {'is' if len(which) == 1 else 'are'}" for reason, which in reasons.items()
-    }
-    left_out = [f"{which} left out: {reason}" for reason, which in told.items()]
+    left_out = [
+        f"{PREFIX}{listed(which)} {'is' if len(which) == 1 else 'are'} left out: {why}"
+        for why, which in reasons.items()
+    ]
     if not any(tasks.values()):
         raise InputError("\n".join(["no posterior of posteriordb can be run", *left_out]))
     return tasks, left_out

@@ -95,9 +95,7 @@ def _refuse(called: str, model: Any) -> None:
     """``InputError`` for a model whose density is discrete or random."""
     if discrete := model.discrete_value_vars:
         names = ", ".join(repr(model.values_to_rvs[v].name) for v in discrete)
-        raise InputError(
-            f"{called}: {names} is discrete; samplers here move in R^D: sum it out (pm.Mixture), or observe it"
-        )
+        raise InputError(f"{called}: {names} is discrete; samplers move in R^D: sum it out (pm.Mixture), or observe it")
     graph = imported_library("pytensor.graph.traversal", "pymc")
     for variable in graph.ancestors(model.observed_RVs):
         kind = type(variable.owner.op).__name__ if variable.owner else ""

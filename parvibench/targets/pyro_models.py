@@ -117,9 +117,7 @@ def _sites(called: str, versions: Versions) -> tuple[PyroSite, ...]:
     """The latent sites, in the model's order."""
     first, second = (_latent(called, versions, seed) for seed in (0, 1))
     if [(s.name, s.shape) for s in first] != [(s.name, s.shape) for s in second]:
-        raise InputError(
-            f"{called}: the sites of the model, or their shapes, change from run to run; they must be fixed"
-        )
+        raise InputError(f"{called}: the model's sites, or their shapes, change from run to run; they must be fixed")
     for a, b in zip(first, second, strict=True):
         point = torch.linspace(-1, 1, a.size).reshape(a.free)
         if not torch.allclose(a.transform(point), b.transform(point)):

@@ -66,10 +66,7 @@ class SiteTask(FunctionTask):
         return drawn.gather(2, best).squeeze(2)
 
     def unconstrain(self, values: Mapping[str, Any]) -> Tensor:
-        """Points (n, D), float64, of values of the sites, name -> (n, ...); others are left out.
-
-        ``ShapeError`` for a site that is missing, of another shape, or outside its support.
-        """
+        """Points (n, D), float64, of values of the sites, name -> (n, ...); ``ShapeError`` for a wrong or missing one."""
         if missing := [site.name for site in self.sites if site.name not in values]:
             raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
         given = {site.name: _double(values[site.name]) for site in self.sites}

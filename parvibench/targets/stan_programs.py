@@ -197,10 +197,7 @@ class StanModel:
 
 @cache
 def _functions(library: str) -> tuple[Any, Any, Any]:
-    """The log density alone and with its gradient, as functions of addresses, ten times as fast as BridgeStan's methods.
-
-    And what sets the function that prints, for all models of the library.
-    """
+    """The log density, that with its gradient, and what sets the printing function, by addresses: ten times as fast."""
     loaded, pointer, flag = ctypes.CDLL(library), ctypes.c_void_p, ctypes.c_int
     found = loaded.bs_log_density, loaded.bs_log_density_gradient, loaded.bs_set_print_callback
     for function, n in zip(found, (3, 4, 0), strict=True):

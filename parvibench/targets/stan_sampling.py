@@ -30,10 +30,7 @@ class Block(NamedTuple):
 
 
 class NUTS:
-    """Chains of stanli's sampler on a program that it interprets.
-
-    Generated quantities are cut off: nothing reads them, and where one fails, a draw has no values.
-    """
+    """Chains of stanli's sampler on a program without its generated quantities, which nothing reads and may fail."""
 
     def __init__(self, model: StanModel) -> None:
         self._model, self._text = model, re.split(r"\bgenerated\s+quantities\s*\{", model.program.text)[0]
@@ -47,9 +44,7 @@ class NUTS:
         why, model = "", self._model
         if model.lost:  # it gives values of the parameters only
             why = f"values of {', '.join(model.lost)}, a unit vector, do not say where a chain is"
-        elif not np.allclose(
-            model.both(points)[0], [self._stanli.log_prob_grad(x)[0] for x in points.numpy()], rtol=1e-6
-        ):
+        elif not np.allclose(model.both(points)[0], [self._stanli.log_prob_grad(x)[0] for x in points.numpy()], 1e-6):
             why = "its transformed data are random, and each block would draw them anew"
         if why:
             raise UnsupportedError(f"stan-nuts does not run {model.program.file}: {why}")
@@ -57,10 +52,7 @@ class NUTS:
     def block(
         self, start: Array, step: float, metric: Array, *, seed: int, warmup: int, draws: int, depth: int, acceptance: float
     ) -> Block:  # fmt: skip
-        """Transitions from a point (D,) with a step length and inverse metric (D,), which a warm-up adapts.
-
-        ``InputError`` where Stan's sampler fails.
-        """
+        """Transitions from a point with a step length and inverse metric, (D,); ``InputError`` where Stan fails."""
         try:
             fit = self._stanli.sample(
                 chains=1, parallel_chains=1, refresh=0, seed=seed, inits=start, warmup=warmup, samples=draws,

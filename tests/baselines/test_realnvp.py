@@ -77,7 +77,7 @@ def test_gradient_and_samples_equal_the_program(dim: int, flows: int) -> None:
     parameters, noise = parameters_of(settings, dim), points(2, 6, dim, seed=1)
     problem = make_problem(target, [0, 1])
     actual = load_algorithm("realnvp").gradient(problem, settings, parameters, noise)  # type: ignore[attr-defined]
-    samples = realnvp.flow_through(settings, parameters, noise)[0]
+    samples = realnvp.RealNVP().through(settings, parameters, noise)[0]
     for r in range(2):
         leaf = parameters[r].clone().requires_grad_()
         x, log_det = program(settings, leaf, noise[r])
@@ -92,10 +92,10 @@ def test_the_log_jacobian_is_that_of_the_samples(dim: int) -> None:
     settings = realnvp.Settings(flows=3, hidden=4)
     parameters = parameters_of(settings, dim)
     noise = points(2, 1, dim, seed=1)
-    _, _, couplings = realnvp.flow_through(settings, parameters, noise)
+    _, _, couplings = realnvp.RealNVP().through(settings, parameters, noise)
     log_det = sum(c.a.sum(-1) for c in couplings) + parameters[:, None, -dim:].sum(-1)
     jacobian = torch.autograd.functional.jacobian(
-        lambda y: realnvp.flow_through(settings, parameters, y)[0], noise
+        lambda y: realnvp.RealNVP().through(settings, parameters, y)[0], noise
     ).diagonal(dim1=0, dim2=3)  # type: ignore[union-attr]
     for r in range(2):
         found = torch.linalg.slogdet(jacobian[0, :, 0, :, r]).logabsdet
@@ -119,7 +119,7 @@ def bound(name: str, target: Target, state: VariationalState, **settings: int | 
     log_q = -0.5 * noise.square().sum(-1) - target.dim / 2 * math.log(2 * math.pi)
     log_q = log_q - state.parameters[:, -target.dim :].sum(-1, keepdim=True)
     if name == "realnvp":
-        log_q = log_q - sum(c.a.sum(-1) for c in realnvp.flow_through(chosen, state.parameters, noise)[2])  # type: ignore[arg-type]
+        log_q = log_q - sum(c.a.sum(-1) for c in realnvp.RealNVP().through(chosen, state.parameters, noise)[2])  # type: ignore[arg-type]
     return (target.log_density(x) - log_q).mean(1)
 
 

@@ -229,7 +229,7 @@ def test_a_flow_equals_pyros() -> None:
     settings = iaf.Settings(flows=1, hidden=7)
     net, mask = iaf.masked_network(3, 7, torch.device("cpu"), torch.float64)
     network, noise = 2 * points(2, net.n_parameters) * mask, points(2, 5, 3, seed=1)
-    _, y, (flow,) = iaf.flow_through(settings, torch.cat((network, points(2, 6)), 1), noise)
+    _, y, (flow,) = iaf.IAF().through(settings, torch.cat((network, points(2, 6)), 1), noise)
     for r in range(2):
         made = AutoRegressiveNN(3, [7], permutation=torch.arange(3)).double()
         w1, b1, w2, b2 = network[r].split([21, 7, 42, 6])
@@ -255,7 +255,7 @@ def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
     raw = torch.cat((points(2, flows * net.n_parameters) * mask.repeat(flows), points(2, 4, seed=1)), 1)
     parameters, noise = size * raw, points(2, 6, 2, seed=2)
     parameters[:, -2:] = 0.3 - 0.7 * size  # keeps samples near the target
-    x, _, parts = iaf.flow_through(settings, parameters, noise)
+    x, _, parts = iaf.IAF().through(settings, parameters, noise)
     log_det = sum(flow.a.sum(-1) for flow in parts) + parameters[:, None, -2:].sum(-1)
     reached = torch.cat([flow.a for flow in parts], 2)
     assert ((reached == 3).any() and (reached == -5).any()) == (size == 4)
@@ -275,7 +275,7 @@ def test_iaf_density_has_a_triangular_jacobian_and_its_gradient_equals_autograd(
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-10 * expected.abs().max().item())
 
     jacobian = torch.autograd.functional.jacobian(
-        lambda at: iaf.flow_through(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
+        lambda at: iaf.IAF().through(settings, parameters[:1], at.view(1, 1, 2))[0].flatten(), noise[0, 0]
     )
     if size < 1:
         torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], log_det[0, 0])

@@ -177,6 +177,9 @@ def _imports(module: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             home = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
             yield from (home, *(f"{home}.{alias.name}" for alias in node.names))
+            if home in _INTERFACES:  # some pass on what another module defines
+                held = vars(importlib.import_module(home))
+                yield from (str(getattr(held[alias.name], "__module__", "")) for alias in node.names)
 
 
 @cache

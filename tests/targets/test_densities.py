@@ -122,7 +122,7 @@ REFUSED = {
     "another dimension": (lambda x: -(torch.eye(4, dtype=x.dtype) @ x).sum(), {}, "is dim=3 right"),
     "no dimension": (lambda x: -x.square().sum(), {"dim": 0}, "dim is the number of coordinates"),
     "no name": (lambda x: -x.square().sum(), {"name": None}, "name='<lambda>'"),
-    "a path as name": (lambda x: -x.square().sum(), {"name": "../x"}, "a task's name is of letters"),
+    "a path as name": (lambda x: -x.square().sum(), {"name": "../x"}, "a task's name has letters"),
     "a start of another dimension": (lambda x: -x.square().sum(), {"initial": [0.0, 1.0]}, "initial has shape"),
     "draws of another dimension": (lambda x: -x.square().sum(), {"initial": draws}, r"initial\(n=4, generator\) gave shape \(4, 2\)"),
     "exact draws of another dimension": (lambda x: -x.square().sum(), {"exact": draws}, r"exact\(n=2, generator\) gave shape"),
