@@ -16,7 +16,9 @@ the last one an estimate of the largest eigenvalue of a second moment. A move of
 (Neal, 2020, arXiv:2001.11950). A step is the K updates between two deals; chains that K does not divide rest in it.
 Some fold never moves with what it teaches, so the chains' joint law stays exact and nothing has to be frozen. Ours:
 fewer than eight chains make folds of two.
-Trap: the steepest chains of a fold decide lambda(g), and with it everyone's eps.
+Trap: the steepest chains of a fold decide lambda(g), and with it everyone's eps. On `low-dim-gauss-mix` from
+N(0, I), where log densities differ by 10^4 nats, no chain of 100 reaches the mass in 80,000 scores; from a Laplace fit
+all are there at once.
 """
 
 from typing import NamedTuple
