@@ -202,7 +202,40 @@ def _bandits(x: pd.DataFrame, board: Board) -> str:
     )
 
 
+def _models(x: pd.DataFrame, board: Board) -> str:
+    tasks = sorted(board.rows["task"].unique())
+    every = board.over_floor(x.index, tasks)
+    near = (every <= NEAR).sum(axis=1)
+    hold(near["nuts"] == near["adjusted-mclmc"] == len(tasks))
+    others = ", ".join(f"{label} on {near[label]}" for label in ("meads", "chees-hmc", "smc", "pathfinder", "laplace"))
+    return (
+        f"Four chains of 60,000 evaluations from Stan's start, their warm-up included, are near on all {len(tasks)} posteriors with "
+        f"NUTS ({span(every.loc['nuts'])}) and adjusted MCLMC ({span(every.loc['adjusted-mclmc'])}); a dense mass matrix is near on "
+        f"{near['nuts-dense']}. For as many evaluations, {others}."
+    )
+
+
+def _starts(x: pd.DataFrame, board: Board) -> str:
+    hold((x.loc["meads"] > 100).all() and (x.loc[["meads-pathfinder", "nuts", "nuts-pathfinder"]] <= NEAR).all(axis=None))
+    return (
+        f"On regressions in raw units MEADS, which has no warm-up, hardly leaves Stan's start ({span(x.loc['meads'])}); from draws of "
+        f"Pathfinder it is at {span(x.loc['meads-pathfinder'])}. NUTS needs no such start: {span(x.loc['nuts'])} without, "
+        f"{span(x.loc['nuts-pathfinder'])} with it, {span(x.loc['nuts-warm'])} from a reference draw."
+    )
+
+
 FINDINGS = (
+    Finding(
+        "A model of a probabilistic program", "models",
+        ("nuts", "adjusted-mclmc", "nuts-dense", "meads", "chees-hmc", "smc", "pathfinder", "laplace"),
+        ("eight-schools-centered", "kidscore", "mesquite", "sblri", "garch11", "dogs"), _models,
+        "thirteen posteriors of at most thirty dimensions with one mode each; NUTS passes all metrics on fewer of them.",
+    ),
+    Finding(
+        "What a start is worth", "models", ("meads", "meads-pathfinder", "nuts", "nuts-pathfinder", "nuts-warm"),
+        ("kidscore", "mesquite", "nes1996", "sblri", "ark"), _starts,
+        "scaled predictors would do the same; on the centred eight schools Pathfinder's paths climb into the funnel and spend the budget.",
+    ),
     Finding(
         "A network's posterior: few long chains", "uci-posterior",
         ("adjusted-mclmc-4", "nuts-4", "nuts", "sghmc-1", "mean-field", "map"), ("bnn-boston", "bnn-wine-red", "bnn-yacht"), _long_chains,
