@@ -164,8 +164,8 @@ def forecast(
     settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
 ) -> Forecast:  # fmt: skip
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
-    from parvibench.harness.cell_runs import why_not_run
     from parvibench.harness.forecast import predict, starting
+    from parvibench.harness.session import why_not_run
     from parvibench.harness.store.store import Store, is_final
 
     from .plan import Plan

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from parvibench.harness.session import Observer
     from parvibench.harness.store import results as stored
     from parvibench.harness.suite.cells import Cell
-    from parvibench.harness.suite.grids import Tried
     from parvibench.harness.suite.suite import Suite
+    from parvibench.harness.suite.tuning import Tried
     from parvibench.reporting.presented import Results
 
     from .plan import Plan
@@ -142,8 +142,7 @@ def forecast(
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.grids import ADDED
-    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, SHARE, Tuner
+    from parvibench.harness.suite.tuning import ADDED, EXTENSIONS, FINALISTS, SHARE, Tuner
 
     plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)

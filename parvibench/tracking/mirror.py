@@ -39,9 +39,9 @@ from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
 from parvibench.harness.workers.executors import Progress
 
-from . import database, picture
+from . import database
 from .content import Ranking as Ranking
-from .writer import BATCH, Writer
+from .writer import BATCH, PICTURED, Writer
 
 _GIVE_UP_AFTER = 2
 _WAITS = 10  #: times the timeout that is waited while records are delivered
@@ -104,7 +104,7 @@ class Mirror:
 
         ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
         """
-        for job in self._pictures.values() if len(self._pictures) <= picture.MOST else ():
+        for job in self._pictures.values() if len(self._pictures) <= PICTURED else ():
             self._put(job)  # the cells have run: their times are not affected
         self._pictures.clear()
         self._queue.put(None)

@@ -1,5 +1,6 @@
 """Writing runs and cells to MLflow, in one thread."""
 
+import io
 import math
 import tempfile
 import time
@@ -7,13 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import read_columns
+from parvibench.harness.store.cell_files import read_columns, read_npz
 from parvibench.harness.store.curve_grid import CurveGrid
 
-from . import content, picture
+from . import content
 from .archive import CELL_FILES
-from .content import Ranking, Shown
+from .content import Ranking, Shown, floored
 
 BATCH = {"metrics": 1000, "params": 100, "tags": 100}  #: Most entities that MLflow takes at a time.
 
@@ -117,7 +121,7 @@ class Writer:
 
     def picture(self, record: CellRecord, folder: Path) -> None:
         """A picture of a cell's samples, if the cell was written here."""
-        if (uid := self._written.get(record.key)) is not None and (png := picture.draw(record, folder)) is not None:
+        if (uid := self._written.get(record.key)) is not None and (png := draw(record, folder)) is not None:
             with tempfile.TemporaryDirectory() as place:
                 path = Path(place, "samples.png")
                 path.write_bytes(png)
@@ -206,3 +210,28 @@ class Writer:
         known = list(self._experiments.values())
         runs = self._client.search_runs(known, f"tags.`{tag}` = '{value}'", max_results=1)
         return runs[0] if runs else None
+
+
+_POINTS = 1000
+PICTURED = 100  #: Suites with more cells have no pictures: one takes about 0.1 s.
+
+
+def draw(record: CellRecord, folder: Path) -> bytes | None:
+    """PNG of the first two coordinates of the first finite replicate over reference samples; None without one."""
+    from matplotlib.figure import Figure
+
+    file = folder / "samples.npz"
+    samples = read_npz(file.read_bytes(), str(file))["samples"]
+    finite = [x for x in samples if np.isfinite(x).all()] if samples.shape[2] > 1 else []
+    if not finite:
+        return None
+    figure = Figure(figsize=(4, 4), dpi=80, layout="constrained")
+    axes = figure.add_subplot(xlabel="coordinate 1", ylabel="coordinate 2")
+    axes.set_title(f"{record.task} / {record.label}"[:60], fontsize=9, parse_math=False)
+    reference = floored(record.task)
+    if isinstance(reference, Reference):
+        axes.plot(*reference.draws[:_POINTS, :2].numpy().T, ".", color="0.8", markersize=3)
+    axes.plot(*finite[0][:_POINTS, :2].T, ".", color="C0", markersize=4)
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    return png.getvalue()

@@ -11,7 +11,7 @@ from mirrors import make_curve, make_record, write_folder
 
 from parvibench.core import registry
 from parvibench.harness.store.curve_grid import CurveGrid
-from parvibench.tracking import content, database, picture
+from parvibench.tracking import content, database, writer
 from parvibench.tracking.mirror import Mirror
 
 
@@ -85,8 +85,8 @@ def test_the_ui_opens_the_cells_of_the_suite_in_a_view_that_mlflow_reads(mirrore
 def test_pictures_are_small_and_need_finite_samples_of_two_coordinates(tmp_path):
     record = make_record("p", values={"w2": [1.0]})
     folder = write_folder(tmp_path, record, make_curve())
-    assert picture.draw(record, folder).startswith(b"\x89PNG")
-    assert len(picture.draw(record, folder)) < 40_000
+    assert writer.draw(record, folder).startswith(b"\x89PNG")
+    assert len(writer.draw(record, folder)) < 40_000
     for samples in (np.full((3, 8, 2), np.nan), np.zeros((3, 8, 1))):
         np.savez(folder / "samples.npz", samples=samples)
-        assert picture.draw(record, folder) is None
+        assert writer.draw(record, folder) is None
