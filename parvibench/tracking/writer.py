@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import read_columns, read_npz
+from parvibench.harness.store.cell_files import CURVE_COLUMNS, read_curve, read_npz
 from parvibench.harness.store.curve_grid import CurveGrid
 
 from . import content
@@ -151,10 +152,12 @@ class Writer:
         self._log_params(uid, content.cell_params(record))
         self._log_tasks(uid, run, {record.task: record.spec.task_version})
         file = folder / "curve.parquet"
-        curve = CurveGrid.of(*read_columns(file.read_bytes(), str(file))) if file.is_file() else CurveGrid.empty()
+        curve = (
+            read_curve(file.read_bytes(), str(file)) if file.is_file() else pd.DataFrame(columns=list(CURVE_COLUMNS))
+        )
         measured = [
             self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
-            for name, step, seconds, value in content.points(record, curve)
+            for name, step, seconds, value in content.points(record, CurveGrid.of(curve))
             if math.isfinite(value)
         ]
         self._batched(uid, "metrics", measured)

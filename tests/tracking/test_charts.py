@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import records
 from mirrors import make_curve, make_record, write_folder
 
 from parvibench.core import registry
@@ -18,7 +19,9 @@ from parvibench.tracking.mirror import Mirror
 def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
     """The primary metric is always shown; one that is measured at the end alone is at step 0."""
     names = [f"own_{i}" for i in range(20)] + ["kl_knn", "seconds", "sliced_w2"]
-    found = list(content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.empty()))
+    found = list(
+        content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.of(records.make_curve([])))
+    )
     charts = {name for name, *_ in found if not name.startswith("system/")}
     assert len(charts) == 12
     assert {"sliced_w2", "floor", "floor_ratio", "step_size"} <= charts

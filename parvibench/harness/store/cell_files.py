@@ -104,17 +104,9 @@ def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
 
 def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame:
     """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; errors as of ``checked_table``."""
-    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most).to_pandas()
-    short = table.select_dtypes("float32").columns
-    return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
-
-
-def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """As ``read_curve``, by arrays: metrics as positions in the list of their names, which comes second."""
-    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), _MAX_ROWS)
-    coded = table["metric"].unify_dictionaries().combine_chunks()
-    arrays = {name: table[name].to_numpy() for name in CURVE_COLUMNS if name != "metric"}
-    return arrays | {"metric": coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
+    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most)
+    columns = {name: table[name].to_numpy() for name in CURVE_COLUMNS}  # a third of the time of ``to_pandas``
+    return pd.DataFrame({n: v.astype(np.float64) if v.dtype == np.float32 else v for n, v in columns.items()})
 
 
 def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:

@@ -4,11 +4,12 @@ A report reads the curves of thousands of cells several times each; arrays answe
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core.errors import StoreError
@@ -50,13 +51,15 @@ class CurveGrid:
     measured: NDArray[np.bool_]  #: (M, C, R)
 
     @classmethod
-    def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Self:
-        """From the columns of a curve, long form; ``metric`` holds positions in ``names``.
+    def of(cls, curve: pd.DataFrame) -> Self:
+        """From a curve in long form, columns ``CURVE_COLUMNS``.
 
         ``StoreError`` for few rows that name so many replicates and checkpoints that their grid would fill the memory.
         """
+        columns = {name: curve[name].to_numpy() for name in CURVE_COLUMNS}
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
-        checkpoints, c = np.unique(columns["checkpoint"], return_inverse=True)
+        checkpoints, c = np.unique(columns["checkpoint"].astype(np.int64), return_inverse=True)
+        metrics, names = pd.factorize(curve["metric"])
         shape = (len(checkpoints), len(replicates))
         if len(names) * math.prod(shape) > MAX_ENTRIES:
             sizes = f"{len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates"
@@ -66,14 +69,9 @@ class CurveGrid:
             spent[axis][c, r] = columns[axis]
         values = np.full((len(names), *shape), np.nan)
         measured = np.zeros(values.shape, dtype=bool)
-        values[columns["metric"], c, r] = columns["value"]
-        measured[columns["metric"], c, r] = True
+        values[metrics, c, r] = columns["value"]
+        measured[metrics, c, r] = True
         return cls(replicates, spent, {name: i for i, name in enumerate(names)}, values, measured)
-
-    @classmethod
-    def empty(cls) -> Self:
-        """No metric, no checkpoint."""
-        return cls.of(dict.fromkeys(CURVE_COLUMNS, np.empty(0, np.intp)), ())
 
     def metric(self, name: str) -> MetricCurve:
         """The curve of a metric; of no checkpoints where it was not measured."""

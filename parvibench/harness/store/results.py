@@ -92,8 +92,7 @@ class StoredRun:
         """``curve`` as arrays; read once."""
         name = cell.task, cell.label
         if name not in self._grids:
-            damaged = cell.status is Status.DAMAGED
-            self._grids[name] = CurveGrid.empty() if damaged else self.store.curve_grid(cell.key, cell)
+            self._grids[name] = CurveGrid.of(self.curve(cell))
         return self._grids[name]
 
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:

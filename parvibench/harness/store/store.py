@@ -34,8 +34,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from parvibench.core.errors import DamagedError, DiskError, StoreError
 from parvibench.core.result import STORE_FORMAT, CellRecord, CellSpec, Specified, Status
 
-from .cell_files import CURVE_COLUMNS, MAX_BYTES, Trajectories, contents, read_columns, read_curve, read_npz
-from .curve_grid import CurveGrid
+from .cell_files import CURVE_COLUMNS, MAX_BYTES, Trajectories, contents, read_curve, read_npz
 from .files import (
     SnapshotFile,
     checked_json,
@@ -329,16 +328,6 @@ class Store:
         if content is None:
             return pd.DataFrame(columns=list(CURVE_COLUMNS))
         return read_curve(content, str(self._file(key, "curve.parquet")))
-
-    def curve_grid(self, key: str, record: CellRecord) -> CurveGrid:
-        """``curve`` as arrays; ``record`` as it was read, which may have been replaced since."""
-        try:
-            content = self._content(key, "curve.parquet", record)
-        except DamagedError:
-            content = self._beside(key, "curve.parquet")
-        if content is None:
-            return CurveGrid.empty()
-        return CurveGrid.of(*read_columns(content, f"{self.folder(key)}/curve.parquet"))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
         """Samples of the last checkpoint, (R, n, D), or None."""
