@@ -23,7 +23,6 @@ from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
 from parvibench.harness.suite.entries import Tuned
-from parvibench.harness.suite.plugins import Allowed
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned, with_more
 
@@ -48,15 +47,16 @@ class Plan:
 
     @classmethod
     def of(
-        cls, suite: str | Suite | None, tasks: Sequence[str | Task],
-        algorithms: Sequence[str | Algorithm | type[Algorithm]], settings: Mapping[str, Mapping[str, Any]] | None,
-        execution: Execution,
+        cls, suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
+        algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+        settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
     ) -> Plan:  # fmt: skip
-        """The plan of ``run``'s arguments.
+        """The plan of ``run``'s arguments of the same names.
 
         Raises:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
+        execution = execution or Execution.of(**options)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
         named, methods = named_methods(algorithms)
         objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
@@ -68,7 +68,7 @@ class Plan:
             execution = execution.model_copy(update={"workers": 0})
         names = [t if isinstance(t, str) else t.name for t in placed]
         if isinstance(suite, str):
-            loaded: Suite | None = load_suite(suite, allowed_plugins(names, named, execution.allow_plugins))
+            loaded: Suite | None = load_suite(suite, "beside" if execution.allow_plugins else [*names, *_names(named)])
         else:
             loaded = suite
         if loaded is not None and execution.profile is None:
@@ -115,13 +115,8 @@ class Plan:
 
     @cached_property
     def _expanded(self) -> list[Cell]:
-        return expand(
-            self.suite,
-            device=self.device,
-            settings=self.settings,
-            objects=self.objects,
-            compiled=self.execution.compiled,
-        )
+        options = {"settings": self.settings, "objects": self.objects, "compiled": self.execution.compiled}
+        return expand(self.suite, device=self.device, **options)
 
 
 def opened(suite: Suite) -> tuple[Suite, list[str]]:
@@ -152,11 +147,6 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
         entries.append({"name": place or method.name, "label": method.name})
         objects += [] if place else [method]
     return entries, objects
-
-
-def allowed_plugins(tasks: Sequence[str], algorithms: Sequence[Entry], every: bool) -> Allowed:
-    """The file plug-ins that a suite may name: the caller's, or ``every`` one next to it."""
-    return "beside" if every else [*tasks, *(a if isinstance(a, str) else a["name"] for a in algorithms)]
 
 
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
@@ -213,6 +203,10 @@ def _build(values: dict[str, Any]) -> Suite:
         raise InputError(validation_text(error, model=Suite)) from None
 
 
+def _names(algorithms: Sequence[Entry]) -> list[str]:
+    return [a if isinstance(a, str) else a["name"] for a in algorithms]
+
+
 def _placed(task: Task) -> str | Task:
     """Where workers can load an unregistered task from; the object itself if they cannot."""
     registry.adopt(task)
@@ -221,7 +215,7 @@ def _placed(task: Task) -> str | Task:
 
 def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
     """Keep the rows of the named tasks and algorithms; ``InputError`` for a name that no row has."""
-    labels = [a if isinstance(a, str) else a["name"] for a in algorithms]
+    labels = _names(algorithms)
     known = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
     for kind, names in (("task", tasks), ("algorithm", labels)):
         for name in names:
@@ -246,7 +240,7 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:
-        names = [a if isinstance(a, str) else a["name"] for a in algorithms]
+        names = _names(algorithms)
         values["algorithms"] = [
             own_methods[n].model_dump(exclude_none=True) if n in own_methods else a
             for n, a in zip(names, algorithms, strict=True)

@@ -6,15 +6,13 @@ import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.reporting.page import reports_index
+from parvibench.reporting.page.reports_index import write_index as write_index
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from parvibench.reporting.facts.run import Facts
     from parvibench.reporting.presented import Results as Results
     from parvibench.tracking.mirror import MirrorObserver, Ranking
@@ -83,42 +81,12 @@ def report(
     folder = Path(to) if to is not None else results.store.root / "report"
     if format == "html":
         return write(results, folder, compact=compact)
+    from .shown import to_latex
+
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "leaderboard.tex"
-    path.write_text(latex(results), encoding="utf-8")
+    path.write_text(to_latex(results), encoding="utf-8")
     return path
-
-
-def doubts(results: Results) -> list[str]:
-    """What to know of the ranks of a run; files of tasks that its suite names are imported."""
-    from parvibench.reporting.doubts import doubts as found
-
-    return found(results)
-
-
-def published(where: str) -> pd.DataFrame:
-    """Published results: of a suite that ships, of a ``results.parquet``, or at its https address.
-
-    Raises:
-        InputError: there are none.
-    """
-    from parvibench.reporting.facts import against
-
-    return against.published(where)
-
-
-def against(results: Results, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.facts.against``."""
-    from parvibench.reporting.facts import against
-
-    return against.beside(results.values(), published)
-
-
-def latex(results: Results) -> str:
-    """The leaderboard of a run as a LaTeX table."""
-    from parvibench.reporting.page.text_tables import to_latex
-
-    return to_latex(results)
 
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
@@ -164,26 +132,3 @@ def ranking(results: Facts) -> Ranking:
             cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, told)
     metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
     return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
-
-
-def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) -> list[Path]:
-    """Write one figure of the report, by name, as SVG or PNG or as PDF, with its data as CSV; the paths of the files.
-
-    Raises:
-        InputError: the report has no such figure.
-    """
-    from parvibench.reporting.page import report_files
-
-    return report_files.write_figure(loaded(run), figure, Path(to), pdf=pdf)
-
-
-def write_index(folder: str | Path) -> Path:
-    """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
-    return reports_index.write_index(Path(folder))
-
-
-def print_leaderboard(results: Results, console: Any) -> None:
-    """Print the leaderboard to a Rich console, as the command line does."""
-    from parvibench.reporting.page import text_tables
-
-    text_tables.print_leaderboard(results, console)

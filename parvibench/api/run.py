@@ -72,7 +72,7 @@ def run(
 
     from .plan import Plan
 
-    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    plan = Plan.of(suite, tasks=tasks, algorithms=algorithms, settings=settings, execution=execution, **options)
     if plan.posteriors:
         from .certify import references_of_draws
 
@@ -87,17 +87,10 @@ def run(
     page = None if report is None else output_place(report, folder=True)
     mirror = MirrorObserver(store.root) if tracking is True else tracking or None
     _require_floors(cells, warn)
+    observers = [*observers, *([mirror] if mirror else [])]
+    suite_as_run = plan.suite.resolved()
     ran = run_cells(
-        cells,
-        store,
-        plan.executor,
-        suite=plan.suite.resolved(),
-        profile=execution.profile,
-        command=command,
-        changed=execution.changed,
-        observers=[*observers, *([mirror] if mirror else [])],
-        fresh=execution.fresh,
-        retry_failed=execution.retry_failed,
+        cells, store, plan.executor, suite=suite_as_run, execution=execution, command=command, observers=observers
     )
     results = Results.of(ran)
     if page is not None:
@@ -158,11 +151,7 @@ class Forecast(NamedTuple):
         return sum(row["state"] == "to run" and row["predicted_seconds"] is None for row in self.cells)
 
 
-def forecast(
-    suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
-    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
-) -> Forecast:  # fmt: skip
+def forecast(suite: str | Suite | None = None, **arguments: Any) -> Forecast:
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
     from parvibench.harness.forecast import predict, starting
     from parvibench.harness.session import why_not_run
@@ -170,7 +159,7 @@ def forecast(
 
     from .plan import Plan
 
-    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    plan = Plan.of(suite, **arguments)
     execution = plan.execution
     cells, store = plan.cells(tuned=not execution.tune), Store(execution.out)
     rows: list[dict[str, Any]] = []

@@ -74,7 +74,8 @@ def tune(
 
     file = None if write is None else Path(write)
     plan, text = _plan(
-        suite, tasks, algorithms, settings, file, profile=profile, workers=workers, out=Path(out), allow_plugins=allow_plugins
+        suite, file, tasks=tasks, algorithms=algorithms, settings=settings, profile=profile, workers=workers,
+        out=Path(out), allow_plugins=allow_plugins,
     )  # fmt: skip
     try:
         done = tune_suite(
@@ -112,9 +113,10 @@ def tune_suite(
     rounds = []
 
     def measured(cells: Sequence[Cell]) -> stored.StoredRun:
+        store, of_profile = Store(execution.out), Execution(profile=execution.profile)
         found = run_cells(
-            cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
-        )  # fmt: skip
+            cells, store, executor, suite=named, execution=of_profile, command=command, observers=observers
+        )
         if any(c.status is Status.INTERRUPTED for c in found.cells):
             raise KeyboardInterrupt
         rounds.append(found)
@@ -135,16 +137,14 @@ class TuningForecast(NamedTuple):
 
 
 def forecast(
-    suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
-    out: str | Path = DEFAULT_STORE / "tuning", allow_plugins: bool = False, write: Path | None = None,
-) -> TuningForecast:  # fmt: skip
+    suite: str, *, out: str | Path = DEFAULT_STORE / "tuning", write: Path | None = None, **arguments: Any
+) -> TuningForecast:
     """Predict the time of ``tune`` with the same arguments."""
     from parvibench.harness.forecast import predict
     from parvibench.harness.store.store import Store
     from parvibench.harness.suite.tuning import ADDED, EXTENSIONS, FINALISTS, SHARE, Tuner
 
-    plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
+    plan, _ = _plan(suite, write, **arguments)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
     grids = tuner.one_of_each()
     seconds = predict([cell for cell, _ in grids], Store(Path(out)))
@@ -155,16 +155,13 @@ def forecast(
     return TuningForecast(sum(values for _, values in known), first, finals, growth, len(seconds) - len(known))
 
 
-def _plan(
-    suite: str, tasks: Sequence[str], algorithms: Sequence[str | Algorithm | type[Algorithm]],
-    settings: Mapping[str, Mapping[str, Any]] | None, write: Path | None, **options: Any,
-) -> tuple[Plan, str]:  # fmt: skip
+def _plan(suite: str, write: Path | None, **arguments: Any) -> tuple[Plan, str]:
     """What is tuned, and the text of the suite file for the chosen values; ``InputError`` where that cannot be used."""
     from parvibench.harness.suite.tuned_values import suite_text
 
     from .plan import Plan
 
-    plan = Plan.of(suite, tasks, algorithms, settings, Execution(device="cpu", **options))
+    plan = Plan.of(suite, device="cpu", **arguments)
     if write is None:
         return plan, ""
     return plan, suite_text(write, Path(str(shipped().get(suite, suite))).read_text(), plan.execution.profile)

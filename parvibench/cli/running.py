@@ -76,9 +76,11 @@ def run(
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
     """
+    from parvibench.api import shown
+
     if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
         note(choice)
-    published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
+    published = None if against is None else shown.published(against)  # before the run: a wrong name costs nothing
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_limits(budget), particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=_parse_shard(part), workers=workers, device=device,
@@ -94,12 +96,11 @@ def run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    ranked = len(results.without_reference) < len(
-        results.by_task
-    )  # else KSD would be praised next to the method to trust
-    more = () if as_json or quiet else [*report_api.doubts(results), *[results.headline()] * ranked]
-    shown = published is not None and (as_json or not quiet)
-    document = {"against": _compared(results, published, as_json)} if shown else {}
+    # Else KSD would be praised next to the method to trust.
+    ranked = len(results.without_reference) < len(results.by_task)
+    more = () if as_json or quiet else [*shown.doubts(results), *[results.headline()] * ranked]
+    compared = published is not None and (as_json or not quiet)
+    document = {"against": _compared(results, published, as_json)} if compared else {}
     _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)
 
 
@@ -113,7 +114,9 @@ def _limits(pairs: list[str] | None) -> dict[str, float] | None:
 
 def _compared(results: report_api.Results, published: Any, as_json: bool) -> dict[str, Any]:
     """Results next to published ones, as a document; printed as tables unless ``as_json``."""
-    board, said = report_api.against(results, published)
+    from parvibench.api.shown import beside
+
+    board, said = beside(results.values(), published)
     document = {"rows": json.loads(board.to_json(orient="records")), "sentences": said}
     if as_json:
         return document
@@ -265,15 +268,17 @@ def report(
         raise InputError(
             "--format pdf needs --figure NAME; --format latex writes the leaderboard and takes no --figure"
         )
+    from parvibench.api import shown
+
     folder = to or out / ("report-part" if task else "report")
     if format_ != "latex" or to is not None:
         folder = shared.output_place(folder, folder=True)
     results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     if figure is not None:
-        for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+        for path in shown.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
     elif format_ == "latex":
-        answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
+        answer(shown.to_latex(results) if to is None else str(report_api.report(results, to, "latex")))
     else:
         report_api.report(results, folder, compact=compact)
         _print_results(results, folder, as_json=as_json)
@@ -313,7 +318,9 @@ def _print_results(
     elif left:
         answer(f"finished: {len(results.cells) - left} of {counted(len(results.cells), 'cell')}; report: {page}")
     elif not quiet:
-        report_api.print_leaderboard(results, shared.out_console)
+        from parvibench.api.shown import print_leaderboard
+
+        print_leaderboard(results, shared.out_console)
         for text in more:
             answer(text)
         answer(f"\nreport: {page}")

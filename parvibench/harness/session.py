@@ -73,38 +73,35 @@ def run_cells(
     executor: Executor,
     *,
     suite: dict[str, Any],
-    profile: str | None = None,
+    execution: Execution | None = None,
     command: str = "",
-    changed: Sequence[str] = (),
     observers: Sequence[Observer] = (),
-    fresh: bool = False,
-    retry_failed: bool = False,
 ) -> StoredRun:
     """Run cells into a store; what it already holds is not run again.
 
     After Ctrl-C the finished cells are in the store, the others are reported as interrupted, and the same call
     resumes. The cells are in the order of the report, the store is locked for the length of the run (``StoreError`` where
-    another run holds it); ``suite`` (resolved), ``profile``, ``command`` and what options ``changed`` of the profile are
-    provenance. ``fresh`` runs all cells again, ``retry_failed`` those that failed.
+    another run holds it); ``suite`` (resolved), ``command`` and what ``execution`` changes of the profile are provenance.
+    Of ``execution`` only ``profile``, ``fresh`` and ``retry_failed`` act here.
     """
+    execution = execution or Execution()
     with store.locked(), Interrupts() as interrupts:
         facts = provenance(command, cells[0].spec.device if cells else "cpu", [c.task for c in cells])
-        facts |= {"changed": list(changed)} if changed else {}
+        facts |= {"changed": execution.changed} if execution.changed else {}
         listed = [RunCell(spec=c.spec, label=c.label) for c in cells]
         run_id = new_run_id(suite["name"])
-        run = store.last(
-            RunRecord(id=run_id, suite=suite, profile=profile, cells=listed, provenance=facts, started=now())
-        )
+        new = {"id": run_id, "suite": suite, "profile": execution.profile, "cells": listed, "provenance": facts}
+        run = store.last(RunRecord(**new, started=now()))
         told = Observers(observers, cells, store)
         first = {key: same[0] for key, same in told.cells.items()}
-        there = {} if fresh else stored_cells(first.values(), store, retry_failed)
+        there = {} if execution.fresh else stored_cells(first.values(), store, execution.retry_failed)
         store.write_run(run)
         for observer in observers:
             observer.started(run, len(cells), sum(len(told.cells[key]) for key in there))
         try:
             for record in there.values():
                 told.finished(record, cached=True)
-            for key in first if fresh else ():
+            for key in first if execution.fresh else ():
                 store.forget(key)
             with interrupts.suppressed():
                 run_each([c for key, c in first.items() if key not in there], executor, store, told, interrupts)

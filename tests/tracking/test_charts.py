@@ -20,7 +20,9 @@ def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
     """The primary metric is always shown; one that is measured at the end alone is at step 0."""
     names = [f"own_{i}" for i in range(20)] + ["kl_knn", "seconds", "sliced_w2"]
     found = list(
-        content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.of(records.make_curve([])))
+        content.points(
+            make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.of(records.make_curve([]))
+        )
     )
     charts = {name for name, *_ in found if not name.startswith("system/")}
     assert len(charts) == 12
