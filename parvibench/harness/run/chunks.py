@@ -49,15 +49,9 @@ class Chunk(NamedTuple):
         spec = self.cell.spec
         start = self.task.begins if spec.start == "task" else spec.start
         made = self.task.problem(
-            self.replicates,
-            spec.seed,
-            spec.device,
-            self.cell.torch_dtype,
-            particles=spec.particles,
-            limit=limit,
-            full_batch="full-batch" in self.method.needs,
-            start="task" if start in FITS else start,
-        )
+            self.replicates, spec.seed, spec.device, getattr(torch, spec.dtype), particles=spec.particles, limit=limit,
+            full_batch="full-batch" in self.method.needs, start="task" if start in FITS else start,
+        )  # fmt: skip
         if start in FITS and not isinstance(self.method, Anchor):
             begin_at_fits(self.task, made, start)
         return made

@@ -245,7 +245,11 @@ class _Run:
     def _over(self, state: Any, step: int, share: float, *, surely: bool) -> bool:
         """Whether all replicates have diverged, examined ``surely`` or where a sum is not finite, or the time is over."""
         may_overflow = self.chunk.method.may_overflow
-        doubtful = surely or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
+        # Sums are quick, but that of finite values may overflow.
+        sums = (
+            () if surely or step % _FINITE_EVERY else map(Tensor.sum, floating_tensors(grounded(state, may_overflow)))
+        )
+        doubtful = surely or not all(map(math.isfinite, sums))
         return (doubtful and self._all_diverged(state, step)) or (
             share >= 1 and self.account.clock.seconds >= (self.chunk.cell.spec.budget.seconds or math.inf)
         )
@@ -341,8 +345,3 @@ class _Run:
         """Record replicates that are no longer finite; True where all have diverged."""
         self.result.note_diverged(self.chunk.replicates, finite_replicates(state, self.chunk.method.may_overflow), step)
         return len(self.result.diverged) == len(self.chunk.replicates)
-
-
-def _surely_finite(state: Any) -> bool:
-    """Whether every tensor of a state has a finite sum: quick, but the sum of finite values may overflow."""
-    return all(math.isfinite(t.sum()) for t in floating_tensors(state) if t.numel())

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from parvibench.core import OWN_REFERENCES, registry, search_references
 from parvibench.core.algorithm import Method
 from parvibench.core.budget import Budget
@@ -86,11 +84,6 @@ class Cell(Specified):
         ids, width = self.spec.replicates, self.spec.chunk
         return [ids[i : i + width] for i in range(0, len(ids), width)]
 
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The dtype as torch knows it."""
-        return {"float32": torch.float32, "float64": torch.float64}[self.spec.dtype]
-
     def missing_needs(self) -> str:
         """Why the pair cannot run, or empty."""
         task, algorithm = self.load()
@@ -144,7 +137,9 @@ def expand(
         compiles = method.kind != "anchor" and (not method.host_bound or method.compiled_step() is not None)
         rest["compiled"] = compiled and compiles
         own = "" if task.name in registry.tasks() else registry.place_of(task)
-        spec, metrics = (_spec(suite, task, method, task_entry, entry.name, **rest), metrics_of(suite, task, entry))
+        spec = _spec(suite, task, method, task_entry, entry.name, **rest)
+        published = [p.metric for p in entry.published] if isinstance(entry, Row) else []
+        metrics = tuple(dict.fromkeys((*(suite.metrics or task.metrics), *published)))
         notes, references = notes_on(preset, task.name), str(OWN_REFERENCES.resolve()) if own else ""
         named = by_name.get(task_entry.name), by_name.get(entry.name)
         cells.append(Cell(spec, entry.display, metrics, tuned, untuned, notes, named, (task, method), own, references))
@@ -181,12 +176,6 @@ def chunk_width(task: Task, algorithm: Method, particles: int, replicates: int, 
 
 
 MAX_CHECKPOINTS = 1000  #: Limit of an entry's checkpoints.
-
-
-def metrics_of(suite: Suite, task: Task, entry: AlgorithmEntry | Row) -> tuple[str, ...]:
-    """Metrics of a cell: the suite's or the task's, and those of its published numbers."""
-    asked = [p.metric for p in entry.published] if isinstance(entry, Row) else []
-    return tuple(dict.fromkeys((*(suite.metrics or task.metrics), *asked)))
 
 
 def settings_of(

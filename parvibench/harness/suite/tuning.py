@@ -192,20 +192,16 @@ class Tuner:
             scores = self._scores(records)
             best = [(g, s) for g in self._all_grids if (s := g.best(scores)) is not None]
             records |= _measured(run, [self._cell(g, new) for g, s in best for new in g.beyond(s, ADDED)])
-        finals = self._finals(self._scores(records))
+        scores, finals = self._scores(records), []
+        for grids in self._grids.values():
+            tried = [(g, s) for g in grids for s in g.steps if g.named(s) in scores]
+            finals += sorted(tried, key=lambda t: scores[t[0].named(t[1])])[:FINALISTS]
         last: dict[str, CellRecord] = {}
         for _ in range(1 + FURTHER):
             records |= _measured(run, [self._cell(g, s) for g, s in finals if g.named(s) not in records])
             last |= _measured(run, [self._cell(g, s, whole=True) for g, s in finals])
             finals = self._further(self._scores(records), self._scores(last), set(last))
         return self._chosen(records, last)
-
-    def _finals(self, scores: dict[str, float]) -> list[tuple[Grid, float]]:
-        found = []
-        for grids in self._grids.values():
-            tried = [(g, s) for g in grids for s in g.steps if g.named(s) in scores]
-            found += sorted(tried, key=lambda t: scores[t[0].named(t[1])])[:FINALISTS]
-        return found
 
     def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
         """The next value of every grid whose best finalist has become worse over the whole horizon, or is at an end.
