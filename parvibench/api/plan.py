@@ -115,7 +115,7 @@ class Plan:
 
     @cached_property
     def _expanded(self) -> list[Cell]:
-        options = {"settings": self.settings, "objects": self.objects, "compiled": self.execution.compiled}
+        options: dict[str, Any] = {"settings": self.settings, "objects": self.objects, "compiled": self.execution.compiled}
         return expand(self.suite, device=self.device, **options)
 
 

@@ -1,24 +1,26 @@
 """``load`` and ``report``: stored runs as results, pages, tables and figures."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.reporting.page.reports_index import write_index as write_index
+from parvibench.harness.store.store import Store
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.averages import by_method
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.formatting import interval
+from parvibench.reporting.presented import Results as Results
+from parvibench.reporting.text import leaders
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.content import Ranking, Shown
+from parvibench.tracking.mirror import MirrorObserver
 
-if TYPE_CHECKING:
-    from parvibench.reporting.facts.run import Facts
-    from parvibench.reporting.presented import Results as Results
-    from parvibench.tracking.mirror import MirrorObserver, Ranking
-
-    #: A run: its results, or the folder of a store (its latest run).
-    Run = Results | str | Path
+#: A run: its results, or the folder of a store (its latest run).
+Run = Results | str | Path
 
 
 def load(
@@ -40,13 +42,8 @@ def load(
         StoreError: no such run, or the server cannot be reached.
         InputError: the run has no such task.
     """
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-
     where = Store(Path(store))
     if tracking_uri is not None:
-        from parvibench.tracking.archive import rebuild
-
         run = rebuild(tracking_uri, where, run).id
     results = Results.load(where, run)
     return results.of_tasks(tasks) if tasks else results
@@ -105,12 +102,7 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
 def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
-    from parvibench.reporting.facts import board as lb
-    from parvibench.reporting.facts.averages import by_method
-    from parvibench.reporting.formatting import interval
     from parvibench.reporting.page.text_tables import to_markdown
-    from parvibench.reporting.text import leaders
-    from parvibench.tracking.content import Ranking, Shown
 
     legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()

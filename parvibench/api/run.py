@@ -1,33 +1,35 @@
 """``run``: a suite, or tasks and algorithms, into a result store; and a forecast of it."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
-from parvibench.harness.execution import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.result import CellRecord as CellRecord
+from parvibench.core.task import Task
 from parvibench.harness.execution import Execution as Execution
-from parvibench.harness.store.files import output_place as output_place
+from parvibench.harness.forecast import predict, starting
+from parvibench.harness.session import Observer as Observer
+from parvibench.harness.session import run_cells, why_not_run
+from parvibench.harness.store.files import output_place
+from parvibench.harness.store.store import RunRecord as RunRecord
+from parvibench.harness.store.store import Store, is_final
+from parvibench.harness.suite.cells import Cell as Cell
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.workers.executors import Progress as Progress
+from parvibench.metrics.own_floors import with_floors
+from parvibench.reference.build import built_in
+from parvibench.reporting.presented import Results
+from parvibench.tracking.mirror import MirrorObserver
 
-if TYPE_CHECKING:
-    from parvibench.core.algorithm import Algorithm
-    from parvibench.core.result import CellRecord as CellRecord
-    from parvibench.core.task import Task
-    from parvibench.harness.session import Observer as Observer
-    from parvibench.harness.store.store import RunRecord as RunRecord
-    from parvibench.harness.suite.cells import Cell as Cell
-    from parvibench.harness.suite.suite import Suite
-    from parvibench.harness.workers.executors import Progress as Progress
-    from parvibench.reporting.presented import Results
-    from parvibench.tracking.mirror import MirrorObserver
-
-    from .plan import Plan
+from .certify import references_of_draws
+from .plan import Plan
+from .report import write
+from .tune import tune_suite
 
 
 def run(
@@ -65,17 +67,8 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler, a suite without tuned step
             sizes. Nothing has been computed then.
     """
-    from parvibench.harness.session import run_cells
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-    from parvibench.tracking.mirror import MirrorObserver
-
-    from .plan import Plan
-
     plan = Plan.of(suite, tasks=tasks, algorithms=algorithms, settings=settings, execution=execution, **options)
     if plan.posteriors:
-        from .certify import references_of_draws
-
         plan = replace(plan, suite=references_of_draws(plan.suite, warn))
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
@@ -94,8 +87,6 @@ def run(
     )
     results = Results.of(ran)
     if page is not None:
-        from .report import write
-
         write(results, page, mirror)
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
@@ -104,9 +95,6 @@ def run(
 
 def _require_floors(cells: Sequence[Cell], warn: Callable[[str], None]) -> None:
     """Simulate the noise floors that user-built references lack at the cells' sample sizes, once for all workers."""
-    from parvibench.metrics.own_floors import with_floors
-    from parvibench.reference.build import built_in
-
     for cell in {(cell.task, cell.samples): cell for cell in cells}.values():
         task = cell.loaded[0] if cell.loaded else cell.load_task()
         if not built_in(task):
@@ -115,8 +103,6 @@ def _require_floors(cells: Sequence[Cell], warn: Callable[[str], None]) -> None:
 
 def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Observer], command: str) -> Plan:
     """Tune the tasks that lack step sizes; the plan with the chosen values."""
-    from .tune import tune_suite
-
     part = plan.untuned_part()
     if part is None:
         return plan
@@ -153,12 +139,6 @@ class Forecast(NamedTuple):
 
 def forecast(suite: str | Suite | None = None, **arguments: Any) -> Forecast:
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
-    from parvibench.harness.forecast import predict, starting
-    from parvibench.harness.session import why_not_run
-    from parvibench.harness.store.store import Store, is_final
-
-    from .plan import Plan
-
     plan = Plan.of(suite, **arguments)
     execution = plan.execution
     cells, store = plan.cells(tuned=not execution.tune), Store(execution.out)

@@ -1,7 +1,5 @@
 """``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by other people."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 import warnings
@@ -9,17 +7,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from parvibench.board import accepting, verification
+from parvibench.board.accepting import Accepted as Accepted
+from parvibench.board.packing import Manifest as Manifest
+from parvibench.board.packing import pack, read, sources_of
+from parvibench.board.terms import Terms
+from parvibench.board.verification import Verification as Verification
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
-from parvibench.harness.store.files import output_place
+from parvibench.harness.store import merging
+from parvibench.harness.store.files import output_place, write_atomically
+from parvibench.harness.store.store import Store
+from parvibench.reporting.presented import Results
 
-if TYPE_CHECKING:
-    from parvibench.board.accepting import Accepted as Accepted
-    from parvibench.board.packing import Manifest as Manifest
-    from parvibench.board.verification import Verification as Verification
-    from parvibench.reporting.presented import Results
+from .plan import select
 
 
 def merge(
@@ -41,10 +46,6 @@ def merge(
     Raises:
         StoreError: a store without a run, runs of different suites, or a damaged file.
     """
-    from parvibench.harness.store import merging
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-
     into = Store(output_place(out, folder=True))
     run, notes = merging.merge([Store(Path(s)) for s in stores], into, samples=samples)
     for note in notes:
@@ -74,9 +75,6 @@ def verify(
     Raises:
         StoreError: no run, or damaged files.
     """
-    from parvibench.board import verification
-    from parvibench.harness.store.store import Store
-
     return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
 
 
@@ -98,13 +96,6 @@ def submit(
         InputError: no name, a text that is too long, or a plug-in whose source is not the one that was run.
         StoreError: no run, or damaged files.
     """
-    from parvibench.board import accepting
-    from parvibench.board.packing import pack, sources_of
-    from parvibench.board.terms import Terms
-    from parvibench.harness.store.store import Store
-
-    from .plan import select
-
     if not name.strip():
         raise InputError("--name: a submission needs a name, such as the method's")
     where = Store(Path(store))
@@ -151,10 +142,6 @@ def accept(
             lose pictures.
         RefusedError: cells that differ from reruns here.
     """
-    from parvibench.board import accepting
-    from parvibench.board.packing import read
-    from parvibench.harness.store.store import Store
-
     store = Store(output_place(out, folder=True))
     suite, known = read(Path(archive)).manifest.suite, _boards(Path(reports))
     if suite not in known:
@@ -176,14 +163,11 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
     Raises:
         InputError: not the folder of a published report, or the page would have fewer pictures than the one that is there.
     """
-    from parvibench.board.accepting import assemble
-    from parvibench.harness.store.files import write_atomically
     from parvibench.reporting.page.report_files import write_report
-    from parvibench.reporting.presented import Results
 
     folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
-        store, marks, points = assemble(folder, Path(aside) / folder.resolve().name, new)
+        store, marks, points = accepting.assemble(folder, Path(aside) / folder.resolve().name, new)
         results = replace(Results.load(store), marks=marks, points=points)
         page = Path(aside) / "page"
         try:
@@ -220,8 +204,6 @@ def _pictures(page: Path) -> int:
 
 def _boards(reports: Path) -> dict[str, tuple[Path, str | None, dict[str, Any]]]:
     """Suite -> folder, profile and protocol of its published report."""
-    import pandas as pd
-
     found = {}
     for file in sorted(reports.glob("*/results.parquet")):
         facts = pd.read_parquet(file, columns=[]).attrs

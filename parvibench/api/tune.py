@@ -1,28 +1,29 @@
 """``tune``: step sizes on the grids of a suite; and a forecast of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError
+from parvibench.core.result import Status
+from parvibench.core.task import Task
 from parvibench.harness.execution import DEFAULT_STORE, Execution
+from parvibench.harness.forecast import predict
+from parvibench.harness.session import Observer, make_executor, run_cells
+from parvibench.harness.store.results import StoredRun
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell
 from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import suite_text, write_tuned
+from parvibench.harness.suite.tuning import ADDED, EXTENSIONS, FINALISTS, SHARE, Tried, Tuner
+from parvibench.reporting.presented import Results
 from parvibench.suites import shipped
 
-if TYPE_CHECKING:
-    from parvibench.core.algorithm import Algorithm, Method
-    from parvibench.core.task import Task
-    from parvibench.harness.session import Observer
-    from parvibench.harness.store import results as stored
-    from parvibench.harness.suite.cells import Cell
-    from parvibench.harness.suite.suite import Suite
-    from parvibench.harness.suite.tuning import Tried
-    from parvibench.reporting.presented import Results
-
-    from .plan import Plan
+from .plan import Plan
+from .report import load
 
 
 class Tuning(NamedTuple):
@@ -68,10 +69,6 @@ def tune(
     Raises:
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
-    from parvibench.harness.suite.tuned_values import write_tuned
-
-    from .report import load
-
     file = None if write is None else Path(write)
     plan, text = _plan(
         suite, file, tasks=tasks, algorithms=algorithms, settings=settings, profile=profile, workers=workers,
@@ -99,12 +96,6 @@ def tune_suite(
         InputError: the suite has no grid, or no algorithm of it has a step size to choose.
         KeyboardInterrupt: tuning was interrupted.
     """
-    from parvibench.core.result import Status
-    from parvibench.harness.session import make_executor, run_cells
-    from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tuning import Tuner
-    from parvibench.reporting.presented import Results
-
     tuner = Tuner(suite, settings=settings or {}, objects=objects)
     if not tuner.first_cells():
         raise InputError("nothing to tune: no algorithm here has a step_size and supports one of these tasks")
@@ -112,7 +103,7 @@ def tune_suite(
     named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
     rounds = []
 
-    def measured(cells: Sequence[Cell]) -> stored.StoredRun:
+    def measured(cells: Sequence[Cell]) -> StoredRun:
         store, of_profile = Store(execution.out), Execution(profile=execution.profile)
         found = run_cells(
             cells, store, executor, suite=named, execution=of_profile, command=command, observers=observers
@@ -140,10 +131,6 @@ def forecast(
     suite: str, *, out: str | Path = DEFAULT_STORE / "tuning", write: Path | None = None, **arguments: Any
 ) -> TuningForecast:
     """Predict the time of ``tune`` with the same arguments."""
-    from parvibench.harness.forecast import predict
-    from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tuning import ADDED, EXTENSIONS, FINALISTS, SHARE, Tuner
-
     plan, _ = _plan(suite, write, **arguments)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
     grids = tuner.one_of_each()
@@ -157,10 +144,6 @@ def forecast(
 
 def _plan(suite: str, write: Path | None, **arguments: Any) -> tuple[Plan, str]:
     """What is tuned, and the text of the suite file for the chosen values; ``InputError`` where that cannot be used."""
-    from parvibench.harness.suite.tuned_values import suite_text
-
-    from .plan import Plan
-
     plan = Plan.of(suite, device="cpu", **arguments)
     if write is None:
         return plan, ""

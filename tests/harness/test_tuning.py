@@ -282,7 +282,7 @@ def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypat
     def interrupted(*_: Any, **__: Any) -> Any:
         return type("Found", (), {"cells": (records.make_record(status=Status.INTERRUPTED),)})
 
-    monkeypatch.setattr("parvibench.harness.session.run_cells", interrupted)
+    monkeypatch.setattr("parvibench.api.tune.run_cells", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune_suite(short(path), Execution(workers=0, out=tmp_path))
 
