@@ -5,26 +5,15 @@ on first use: what a command does not need would cost its user seconds at every 
 """
 
 import importlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import certify as certify
-    from . import check as check
-    from . import compare as compare
-    from . import describe as describe
-    from . import doctor as doctor
-    from . import evaluate as evaluate
-    from . import listing as listing
-    from . import mirroring as mirroring
-    from . import report as report
-    from . import run as run
-    from . import shown as shown
-    from . import stores as stores
-    from . import tune as tune
+    from . import certify, check, compare, describe, doctor, evaluate, listing, mirroring, report, run, shown, stores, tune  # noqa: I001  # fmt: skip
+
+__all__ = ["certify", "check", "compare", "describe", "doctor", "evaluate", "listing", "mirroring", "report", "run", "shown", "stores", "tune"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or find_spec(f"parvibench.api.{name}") is None:
+    if name not in __all__:
         raise AttributeError(f"module 'parvibench.api' has no attribute {name!r}")
     return importlib.import_module(f"parvibench.api.{name}")

@@ -115,8 +115,8 @@ class Plan:
 
     @cached_property
     def _expanded(self) -> list[Cell]:
-        options: dict[str, Any] = {"settings": self.settings, "objects": self.objects, "compiled": self.execution.compiled}
-        return expand(self.suite, device=self.device, **options)
+        compiled = self.execution.compiled
+        return expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
 
 
 def opened(suite: Suite) -> tuple[Suite, list[str]]:

@@ -24,9 +24,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import filelock
@@ -49,8 +48,8 @@ _WAITS = 10  #: times the timeout that is waited while records are delivered
 _Job = Callable[[Writer], None]
 
 
-class Mirror:
-    """Copies runs and cells to MLflow from a thread of its own; never raises, never delays a cell.
+class MirrorObserver:
+    """Copies runs and cells to MLflow as they end, from a thread of its own; never raises, never delays a cell.
 
     ``uri`` is by default ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the store's folder ``root``.
     """
@@ -73,19 +72,25 @@ class Mirror:
         self._thread = threading.Thread(target=self._work, name="parvibench-mlflow", daemon=True)
         self._thread.start()
 
-    def start_run(self, run: Mapping[str, Any]) -> None:
-        """Mirror a suite run (the content of ``runs/<id>.json``) as the parent of its cells."""
-        self._put(lambda writer: writer.start_run(run))
+    def started(self, run: RunRecord, total: int = 0, cached: int = 0) -> None:
+        """Mirror a suite run as the parent of its cells."""
+        self._run_id, document = run.id, run.model_dump(mode="json")
+        self._put(lambda writer: writer.start_run(document))
 
-    def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
-        """Mirror a cell of a run that was started here; its files lie in ``folder``."""
+    def progress(self, progress: Progress) -> None:
+        """Checkpoints of running jobs are mirrored with their cell."""
+
+    def finished(self, cell: Cell | None, record: CellRecord, folder: Path, cached: bool) -> None:
+        """Mirror a cell of the run that was started last, with its files in ``folder``; one of the store is linked, not doubled."""
+        run_id = self._run_id
         self._put(lambda writer: writer.cell(run_id, record, folder))
         if (folder / "samples.npz").is_file():
             self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
-    def end_run(self, run: Mapping[str, Any]) -> None:
-        """Add the end of a run."""
-        self._put(lambda writer: writer.end_run(run))
+    def ended(self, run: RunRecord) -> None:
+        """Add the end of a run; the queue is drained by ``close``."""
+        document = run.model_dump(mode="json")
+        self._put(lambda writer: writer.end_run(document))
 
     def report(self, run_id: str, folder: Path) -> None:
         """Add the files of a run's report."""
@@ -174,42 +179,21 @@ class Mirror:
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 
-class MirrorObserver(Mirror):
-    """A mirror that gets a run's cells as they end; arguments as of ``Mirror``."""
-
-    def started(self, run: RunRecord, total: int, cached: int) -> None:
-        """Mirror the suite run."""
-        self._run_id = run.id
-        self.start_run(run.model_dump(mode="json"))
-
-    def progress(self, progress: Progress) -> None:
-        """Checkpoints of running jobs are mirrored with their cell."""
-
-    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """Mirror a cell (a cell of the store is linked, not doubled)."""
-        self.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
-
-    def ended(self, run: RunRecord) -> None:
-        """Mirror what is known at the end; the queue is drained by ``close``."""
-        self.end_run(run.model_dump(mode="json"))
-
-
 def sync(store: Store, timeout: float = 600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
     """Mirror all runs of a store that MLflow does not hold yet, oldest first, except damaged ones.
 
-    ``timeout`` is as of ``Mirror.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.
+    ``timeout`` is as of ``MirrorObserver.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.
     """
-    mirror = Mirror(store.root)
+    mirror = MirrorObserver(store.root)
     for run_id in store.runs():
         try:
             results = StoredRun.load(store, run_id)
         except DamagedError:
             continue
-        document = results.run.model_dump(mode="json")
-        mirror.start_run(document)
+        mirror.started(results.run)
         for record in results.cells:
-            mirror.cell(run_id, record, store.folder(record.key))
-        mirror.end_run(document)
+            mirror.finished(None, record, store.folder(record.key), cached=True)
+        mirror.ended(results.run)
         if rank is not None:
             mirror.rank(run_id, rank(results))
     return mirror.close(timeout)

@@ -13,7 +13,7 @@ from mirrors import make_curve, make_record, write_folder
 from parvibench.core import registry
 from parvibench.harness.store.curve_grid import CurveGrid
 from parvibench.tracking import content, database, writer
-from parvibench.tracking.mirror import Mirror
+from parvibench.tracking.mirror import MirrorObserver
 
 
 def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
@@ -54,8 +54,8 @@ def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypat
     """
     for seconds, count, timeout, complete in ((1.0, 4, 3.0, True), (0.15, 20, 0.2, False)):
         slow = SimpleNamespace(report=lambda *_, s=seconds: time.sleep(s), finish=lambda: None)
-        monkeypatch.setattr(Mirror, "_connected", lambda _, slow=slow: slow)
-        copy = Mirror(tmp_path)
+        monkeypatch.setattr(MirrorObserver, "_connected", lambda _, slow=slow: slow)
+        copy = MirrorObserver(tmp_path)
         for _ in range(count):
             copy.report("run", tmp_path)
         start = time.monotonic()
