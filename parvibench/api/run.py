@@ -20,7 +20,8 @@ from parvibench.harness.store.store import RunRecord as RunRecord
 from parvibench.harness.store.store import Store, is_final
 from parvibench.harness.suite.cells import Cell as Cell
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import Progress as Progress
+from parvibench.harness.workers.executors import News as News
+from parvibench.harness.workers.jobs import ChunkJob as ChunkJob
 from parvibench.metrics.own_floors import with_floors
 from parvibench.reference.build import built_in
 from parvibench.reporting.presented import Results

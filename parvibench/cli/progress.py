@@ -111,10 +111,10 @@ class Display:
             self._show.__enter__()
             self._update()
 
-    def progress(self, progress: api.run.Progress) -> None:
+    def progress(self, job: api.run.ChunkJob, news: api.run.News) -> None:
         """Record a checkpoint of a running job."""
-        key = progress.job.cell.key, progress.job.chunk
-        self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
+        key = job.cell.key, job.chunk
+        self._running[key] = {**self._running.get(key, {}), "cell": job.cell, **news}
         self._update()
 
     def finished(self, cell: api.run.Cell, record: api.run.CellRecord, folder: Path, cached: bool) -> None:

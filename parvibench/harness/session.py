@@ -18,7 +18,7 @@ from parvibench.harness.store.environment import provenance
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import RunCell, RunRecord, Store, is_final, new_run_id
 from parvibench.harness.suite.cells import Cell
-from parvibench.harness.workers.executors import InProcess, News, OnProgress, Outcome, Progress
+from parvibench.harness.workers.executors import InProcess, News, OnProgress, Outcome
 from parvibench.harness.workers.interrupts import Interrupts
 from parvibench.harness.workers.jobs import ChunkJob, Ended
 from parvibench.harness.workers.processes import Workers
@@ -40,8 +40,8 @@ class Observer(Protocol):
     def started(self, run: RunRecord, total: int, cached: int) -> None:
         """The run begins: ``total`` cells, ``cached`` of them already in the store."""
 
-    def progress(self, progress: Progress) -> None:
-        """A checkpoint of a running job."""
+    def progress(self, job: ChunkJob, news: News) -> None:
+        """A checkpoint of a running job, with ``iteration``, ``share``, ``metric`` and ``value``."""
 
     def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
         """A cell is in the store."""
@@ -197,7 +197,7 @@ def run_each(
 
     def on_progress(number: int, news: News) -> None:
         for observer in observers.observers:
-            observer.progress(Progress(jobs[number], news))
+            observer.progress(jobs[number], news)
 
     for number, outcome in executor.run(jobs, on_progress):
         job = jobs[number]

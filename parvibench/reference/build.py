@@ -87,7 +87,9 @@ def build(
         part = _part(main)
         gates, record = density_gates(task, part.rows), {"method": "exact sampler", "exact": True}
     else:
-        notify(f"about {_duration(_forecast(task, effort, samples))} in all, by a trial of a few steps", 0, 1)
+        seconds = _forecast(task, effort, samples)
+        time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        notify(f"about {time} in all, by a trial of a few steps", 0, 1)
         main, gates, run = chains_of(task, effort, notify)
         if uncertified or all(gate.passed for gate in gates):
             gates += density_gates(task, main)
@@ -107,10 +109,6 @@ def _forecast(task: Task, effort: Effort, samples: int) -> float:
     reference = _uncalibrated(task, _part(x[:, None]), {"exact": False})
     plan = _plan(task, min(POOL, effort.chains * effort.draws * 3 // 5), samples)
     return seconds + forecast(task, reference, plan, x)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def build_from_draws(

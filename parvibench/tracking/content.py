@@ -1,7 +1,6 @@
 """The names, tags, parameters and metrics of runs and cells in MLflow, and the views that its pages open with."""
 
 import contextlib
-import datetime as dt
 import getpass
 import hashlib
 import json
@@ -99,17 +98,11 @@ def floored(task: str) -> Floored | None:
     return None
 
 
-def cut_lines(text: str, most: int) -> str:
-    """The first lines of a text, at most so many characters, and a word on the rest."""
-    rest = "\n\nCut short; all of it is in report/leaderboard.md."
-    return text if len(text) <= most else text[: most - len(rest)].rpartition("\n")[0] + rest
-
-
 def cell_params(record: CellRecord) -> dict[str, str]:
     """What methods are compared by, as text; what is constant in a run is in ``cell.json`` alone."""
     names = ("settings", "budget", "particles", "samples", "burn_in", "thinning", "seed", "start", "compiled")
     values = record.spec.model_dump(mode="json", exclude_defaults=True, include=set(names))
-    return _flat(values | {"replicates": record.n_replicates, "tuned": record.tuned})
+    return flat(values | {"replicates": record.n_replicates, "tuned": record.tuned})
 
 
 def cell_tags(record: CellRecord, run: Mapping[str, Any]) -> dict[str, str]:
@@ -189,25 +182,15 @@ def _view(name: str, columns: Mapping[str, int], tag: str, charts: Sequence[str]
     return json.dumps({"name": f"ParVIBench: {name}", "createdAt": 0, "state": json.dumps(state)} | state)
 
 
-def run_params(run: Mapping[str, Any]) -> dict[str, str]:
-    """The provenance of a run, flat: ``packages.torch``, ``data.boston`` ..."""
-    return {k: without_secrets(v) for k, v in _flat(run.get("provenance", {})).items()}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested values as text under dotted names; None and empty text are left out."""
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values as text under dotted names, such as ``packages.torch``; None and empty text are left out."""
     found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         elif value not in (None, ""):
             found[f"{prefix}{key}"] = str(value)[:_MAX_PARAM]
     return found
-
-
-def milliseconds(time: str) -> int:
-    """A time in ISO's format in milliseconds since 1970."""
-    return int(1000 * dt.datetime.fromisoformat(time).timestamp())
 
 
 def clean_name(text: str) -> str:

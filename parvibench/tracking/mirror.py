@@ -36,7 +36,8 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.secrets import of_address, shown_address
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
-from parvibench.harness.workers.executors import Progress
+from parvibench.harness.workers.executors import News
+from parvibench.harness.workers.jobs import ChunkJob
 
 from . import database
 from .content import Ranking as Ranking
@@ -77,7 +78,7 @@ class MirrorObserver:
         self._run_id, document = run.id, run.model_dump(mode="json")
         self._put(lambda writer: writer.start_run(document))
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, job: ChunkJob, news: News) -> None:
         """Checkpoints of running jobs are mirrored with their cell."""
 
     def finished(self, cell: Cell | None, record: CellRecord, folder: Path, cached: bool) -> None:

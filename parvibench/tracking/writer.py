@@ -1,5 +1,6 @@
 """Writing runs and cells to MLflow, in one thread."""
 
+import datetime as dt
 import io
 import math
 import tempfile
@@ -15,6 +16,7 @@ from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.store.cell_files import CURVE_COLUMNS, read_curve, read_npz
 from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.secrets import without_secrets
 
 from . import content
 from .archive import CELL_FILES
@@ -49,7 +51,8 @@ class Writer:
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        self._log_params(uid, content.run_params(run))  # those of an existing run may not have arrived
+        facts = {k: without_secrets(v) for k, v in content.flat(run.get("provenance", {})).items()}
+        self._log_params(uid, facts)  # those of an existing run may not have arrived
         specs = [cell["spec"] for cell in run["cells"]]
         self._log_tasks(uid, run, {spec["task"]: spec["task_version"] for spec in specs})
         self._client.log_dict(uid, dict(suite), "suite.yaml")
@@ -86,12 +89,15 @@ class Writer:
         """A run's leaderboard: the text on its page, its metrics, and the views that show them."""
         uid, run = self._parents[run_id], self._runs[run_id]
         held = self._client.get_run(uid).data.metrics
-        start, now = content.milliseconds(run["started"]), int(time.time() * 1000)
+        start, now = int(1000 * dt.datetime.fromisoformat(run["started"]).timestamp()), int(time.time() * 1000)
         values = {content.clean_name(k): v for k, v in ranking.metrics.items() if math.isfinite(v)}
         # Of values at one step MLflow shows that of the latest time.
         changed = [(k, v, now if k in held else start, 0) for k, v in values.items() if held.get(k) != v]
         self._batched(uid, "metrics", [self._entities.Metric(*p) for p in changed])
-        self._client.set_tag(uid, content.NOTE, content.cut_lines(ranking.text, content.MAX_TAG))
+        text, rest = ranking.text, "\n\nCut short; all of it is in report/leaderboard.md."
+        if len(text) > content.MAX_TAG:
+            text = text[: content.MAX_TAG - len(rest)].rpartition("\n")[0] + rest
+        self._client.set_tag(uid, content.NOTE, text)
         for tag, view in content.views(values).items():
             self._client.set_experiment_tag(self._experiment_of[run_id], tag, view)
 

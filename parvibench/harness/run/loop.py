@@ -296,7 +296,7 @@ class _Run:
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m) and m not in left_out}
         calls = float(self.problem.meter.sequential_steps)
         known["diagnostics"] = {**reported, SEQUENTIAL: torch.full((len(self.chunk.replicates),), calls)}
-        decisions = None if self.decisions is None else self.decisions.decisions()
+        decisions = None if self.decisions is None else self.decisions.posterior.decisions()
         values: Mapping[str, Tensor] = {}
         if self.judge is None:
             known["decisions"] = None if decisions is None else asdict(decisions)

@@ -231,7 +231,9 @@ class Tuner:
             names = {g.named(s): (g, s) for g in grids for s in g.steps}
             tried = [(decided[n], *names[n]) for n in names if n in decided]
             if not tried:
-                self.left_out[f"{task}/{label}"] = _why([r for p in (last, records) for n in names if (r := p.get(n))])
+                runs = [r for part in (last, records) for n in names if (r := part.get(n))]
+                lost = (f"{r.status}: {r.reason or 'no reason recorded'}" for r in runs if r.status not in _MEASURED)
+                self.left_out[f"{task}/{label}"] = next(lost, "not measured")
                 continue
             _, best, step = min(tried, key=lambda t: (t[0], t[2]))
             steps[task][label] = step
@@ -287,8 +289,3 @@ def _share_of(budget: Budget, share: float, rows: float) -> Budget:
         score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
         seconds=None if budget.seconds is None else budget.seconds * share,
     )
-
-
-def _why(records: Sequence[CellRecord]) -> str:
-    lost = (f"{r.status}: {r.reason or 'no reason recorded'}" for r in records if r.status not in _MEASURED)
-    return next(lost, "not measured")

@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -54,14 +54,6 @@ class Outcome(Generic[T]):
     status: Status = Status.OK
     reason: str = ""
     traceback: str = ""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """News of a job, as observers of a run get them."""
-
-    job: Any
-    news: News = field(default_factory=dict)
 
 
 def attempt(run: Run[T], notify: Notify) -> Outcome[T]:

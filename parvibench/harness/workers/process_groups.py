@@ -13,11 +13,9 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 import psutil
@@ -58,13 +56,6 @@ def _end_with_the_driver(log: Path) -> None:
         driver.join()
         end(os.getpid(), log, lambda: shutil.rmtree(log.parent, ignore_errors=True))
         os._exit(1)
-
-
-def new_log() -> Path:
-    """An empty file for a worker's output, in the folder that multiprocessing removes when this process ends."""
-    handle, log = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=get_temp_dir())
-    os.close(handle)
-    return Path(log)
 
 
 def end(worker: int, log: Path, before: Callable[[], None] = lambda: None) -> None:

@@ -8,11 +8,13 @@ import multiprocessing as mp
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +160,10 @@ class _Worker:
     ) -> None:
         self.number, self.run, self.then, self.attempt = number, run, then, attempt
         self._killed = False  #: by another program: worth another try
-        self._log = process_groups.new_log()
+        # In the folder that multiprocessing removes when this process ends.
+        handle, log = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=get_temp_dir())
+        os.close(handle)
+        self._log = Path(log)
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
         self._process: BaseProcess = context.Process(target=_serve, args=(run, child, self._log, timeout), daemon=True)
