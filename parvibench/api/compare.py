@@ -18,10 +18,7 @@ from .report import Run, loaded
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
     """Compare the second run with the first, cell by cell; for the columns see ``reporting.facts.differences.compare``.
 
-    Args:
-        first: results, or the folder of a store (its latest run).
-        second: likewise.
-        metric: by default the primary metric of each task.
+    A run is its results, or the folder of a store (its latest run); the ``metric`` by default the primary one of each task.
     """
     return differences.compare(loaded(first), loaded(second), metric)
 

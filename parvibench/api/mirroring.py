@@ -51,21 +51,16 @@ def serve(
     """
     root = Path(out)
     run = Store(root).run()
-    _check_free(host, port)
-    uri = database.default_uri(root)
-    page = database.experiment_page(uri, root, run.suite["name"])
-    address = f"[{host}]" if ":" in host else host
-    starting(f"http://{address}:{port}/{page}")
-    return serve_until_signal(*database.ui_command(root, host, port))
-
-
-def _check_free(host: str, port: int) -> None:
-    """Raise if nothing can listen there: another program does, or the address is not this machine's."""
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{host}:{port}: cannot listen there ({reason}); choose another --port or --host") from None
+    uri = database.default_uri(root)
+    page = database.experiment_page(uri, root, run.suite["name"])
+    address = f"[{host}]" if ":" in host else host
+    starting(f"http://{address}:{port}/{page}")
+    return serve_until_signal(*database.ui_command(root, host, port))
 
 
 @contextlib.contextmanager

@@ -150,9 +150,12 @@ def forecast(suite: str | Suite | None = None, **arguments: Any) -> Forecast:
         if execution.fresh or not is_final(store.usable(cell.key), execution.retry_failed):
             refusal = why_not_run(cell)
             state = "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
-        rows.append(_forecast_row(cell, state))
+        row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
+        row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
+        row |= {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}
+        rows.append(row)
         if state == "to run":
-            waiting.append((cell, rows[-1]))
+            waiting.append((cell, row))
     known: dict[str, list[float]] = {}  # of each method, and of all
     for (cell, row), one in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = one
@@ -165,9 +168,3 @@ def forecast(suite: str | Suite | None = None, **arguments: Any) -> Forecast:
     if waiting and count and execution.ray is None:
         seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     return Forecast(rows, seconds, processes, plan.notes(cells), execution.tune and plan.untuned_part() is not None)
-
-
-def _forecast_row(cell: Cell, state: str) -> dict[str, Any]:
-    row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
-    row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
-    return row | {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}

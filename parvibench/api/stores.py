@@ -63,14 +63,9 @@ def verify(
 ) -> Verification:
     """Run parts of a store's latest run again, and compare.
 
-    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware.
-
-    Args:
-        store: folder.
-        replicates: about how many to run again.
-        seed: of the choice; by default unpredictable.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        timeout: wall-clock limit of a chunk of replicates, s.
+    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware. About
+    so many ``replicates`` are run again; by default their choice is unpredictable. ``workers`` and ``timeout``, s, are
+    those of ``run``.
 
     Raises:
         StoreError: no run, or damaged files.
@@ -129,13 +124,9 @@ def accept(
 ) -> Accepted:
     """Check a submission, run its built-in methods again, add it to the board of its suite, and write the board's page.
 
-    Args:
-        archive: as ``submit`` makes it; untrusted, and nothing in it is run.
-        reports: folder with a published report per suite.
-        out: store of the reruns: the same call resumes them.
-        container: archive of the maintainers' own run of its plug-ins.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        timeout: wall-clock limit of a chunk of replicates, s.
+    The ``archive`` is as ``submit`` makes it: untrusted, and nothing in it is run. ``reports`` has a published report per
+    suite; ``out`` is the store of the reruns, which the same call resumes; ``container`` the archive of the maintainers' own
+    run of its plug-ins. ``workers`` and ``timeout``, s, are those of ``run``.
 
     Raises:
         InputError: no archive of results, no board of its suite, rows that break the board's rules, or a page that would

@@ -53,18 +53,9 @@ def tune(
 ) -> Tuning:
     """Choose step sizes on the grid of a suite, for its algorithms or for others under its protocol.
 
-    Args:
-        suite: name of a shipped suite or path of a suite file, with a ``tune`` section.
-        tasks: names. They restrict the suite, or extend it by tasks that it lacks.
-        algorithms: names, ``module:Class``, objects or classes; likewise.
-        settings: overrides per algorithm name or label.
-        profile: of the suite; by default its first.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        out: store of the tuning runs.
-        allow_plugins: load the files next to the suite that it names as ``file.py:OBJECT``.
-        write: suite file in which the chosen values are stored; values of other cells stay. None writes nothing.
-        command: the command line, stored as provenance.
-        observers: notified of the start, the progress and the end of cells.
+    ``suite`` is the name of a shipped suite or the path of a suite file, with a ``tune`` section; ``out`` the store of the
+    tuning runs; ``write`` a suite file in which the chosen values are stored, where values of other cells stay (None writes
+    nothing). The other arguments are those of ``run`` and, from ``profile`` on, fields of ``Execution``.
 
     Raises:
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.

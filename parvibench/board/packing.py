@@ -185,7 +185,10 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
             raise InputError(
                 f"{record.algorithm}: run it from the folder of its file, so that it is named without folders above"
             )
-        path = Path(place) if place.endswith(".py") else _module_file(place)
+        path = Path(place)
+        if not place.endswith(".py"):
+            with contextlib.suppress(ImportError, ValueError):
+                path = Path(getattr(importlib.util.find_spec(place), "origin", None) or "")
         content = path.read_bytes() if path.is_file() else b""
         if sha256(content) != record.spec.source:
             raise InputError(
@@ -194,12 +197,6 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
             )
         found[name] = content
     return found
-
-
-def _module_file(module: str) -> Path:
-    with contextlib.suppress(ImportError, ValueError):
-        return Path(getattr(importlib.util.find_spec(module), "origin", None) or "")
-    return Path()
 
 
 def read(path: Path) -> Archive:

@@ -15,9 +15,9 @@ from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
 from parvibench.core.task import Task
 from parvibench.metrics.pairwise import thin
 
-from .records import now
 from .run.chunks import ChunkResult
 from .run.judging import Judge
+from .session import now
 from .store.environment import provenance
 from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 
