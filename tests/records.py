@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from parvibench.core.result import CellRecord, CellSpec
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell
 
 SPEC: dict[str, Any] = {

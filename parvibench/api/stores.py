@@ -70,7 +70,8 @@ def verify(
     Raises:
         StoreError: no run, or damaged files.
     """
-    return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
+    execution = Execution.of(workers=workers, timeout=timeout)
+    return verification.verify(Store(Path(store)), replicates, execution, seed)
 
 
 def submit(
@@ -139,7 +140,7 @@ def accept(
         raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(known) or 'none'}")
     board = known[suite][0]
     output_place(board / "index.html")
-    execution = Execution(workers=workers, timeout=timeout)
+    execution = Execution.of(workers=workers, timeout=timeout)
     other = None if container is None else Path(container)
     accepted = accepting.accept(Path(archive), board, store, execution, container=other)
     write_board(board, accepted)

@@ -5,7 +5,7 @@ import math
 import os
 import traceback
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,23 +53,6 @@ class Observer(Protocol):
         """The run is over (also after an interruption)."""
 
 
-class Observers:
-    """The observers of a run; cells with one key and several labels, such as two with equal tuned steps, give one event each."""
-
-    def __init__(self, observers: Sequence[Observer], cells: Sequence[Cell], store: Store) -> None:
-        self.observers, self._store = observers, store
-        self.cells: dict[str, list[Cell]] = defaultdict(list)  #: by key
-        for cell in cells:
-            self.cells[cell.key].append(cell)
-
-    def finished(self, record: CellRecord, *, cached: bool) -> None:
-        """The cells of this record are in the store."""
-        for cell in self.cells[record.key]:
-            labelled = record.model_copy(update={"label": cell.label})
-            for observer in self.observers:
-                observer.finished(cell, labelled, self._store.folder(record.key), cached)
-
-
 def run_cells(
     cells: Sequence[Cell],
     store: Store,
@@ -95,19 +78,34 @@ def run_cells(
         run_id = new_run_id(suite["name"])
         new = {"id": run_id, "suite": suite, "profile": execution.profile, "cells": listed, "provenance": facts}
         run = store.last(RunRecord(**new, started=now()))
-        told = Observers(observers, cells, store)
-        first = {key: same[0] for key, same in told.cells.items()}
+        # Cells with one key and several labels, such as two with equal tuned steps, run once and give one event each.
+        by_key: dict[str, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            by_key[cell.key].append(cell)
+        first = {key: same[0] for key, same in by_key.items()}
         there = {} if execution.fresh else stored_cells(first.values(), store, execution.retry_failed)
         store.write_run(run)
         for observer in observers:
-            observer.started(run, len(cells), sum(len(told.cells[key]) for key in there))
+            observer.started(run, len(cells), sum(len(by_key[key]) for key in there))
+
+        def tell(record: CellRecord, cached: bool = False) -> None:
+            for cell in by_key[record.key]:
+                labelled = record.model_copy(update={"label": cell.label})
+                for observer in observers:
+                    observer.finished(cell, labelled, store.folder(record.key), cached)
+
+        def progress(job: ChunkJob, news: News) -> None:
+            for observer in observers:
+                observer.progress(job, news)
+
         try:
             for record in there.values():
-                told.finished(record, cached=True)
+                tell(record, cached=True)
             for key in first if execution.fresh else ():
                 store.forget(key)
             with interrupts.suppressed():
-                run_each([c for key, c in first.items() if key not in there], executor, store, told, interrupts)
+                todo = [c for key, c in first.items() if key not in there]
+                run_each(todo, executor, store, interrupts, tell, progress)
         finally:
             run.finished = now()
             store.write_run(run)
@@ -120,15 +118,9 @@ def make_executor(execution: Execution, device: str) -> Executor:
     """Worker processes; in this process for 0 workers; on a Ray cluster where one is named.
 
     A GPU has one worker at a time, so that a device assert, a hang or a lack of memory ends its chunk alone. On a cluster
-    ``workers`` is the most jobs at a time, 0 for as many as it takes. ``InputError`` for a limit that is none, or without Ray.
+    ``workers`` is the most jobs at a time, 0 for as many as it takes. ``InputError`` without Ray.
     """
     workers, timeout, memory = execution.workers, execution.timeout, execution.memory
-    if workers is not None and workers < 0:
-        raise InputError(f"--workers must be 0 (this process) or more, got {workers}")
-    if timeout <= 0:
-        raise InputError(f"--timeout must be positive, got {timeout:g} s")
-    if memory is not None and memory <= 0:
-        raise InputError(f"--memory must be positive, got {memory:g} MiB")
     if execution.ray is not None:
         from parvibench.harness.workers.cluster import Cluster
 
@@ -140,8 +132,6 @@ def make_executor(execution: Execution, device: str) -> Executor:
 
 def resolve_device(name: str) -> str:
     """``cpu`` or ``cuda``; ``InputError`` where ``cuda`` is requested and not available."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise InputError(f"--device is auto, cpu or cuda, got {name!r}")
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise InputError("--device cuda: no CUDA device is available here; use --device cpu or auto")
@@ -174,9 +164,10 @@ def stored_chunks(cell: Cell, store: Store) -> dict[int, Ended]:
 
 
 def run_each(
-    cells: Sequence[Cell], executor: Executor, store: Store, observers: Observers, interrupts: Interrupts
-) -> None:
-    """Run cells and write each as it ends. Pairs that cannot run, or lack data, never reach the executor."""
+    cells: Sequence[Cell], executor: Executor, store: Store, interrupts: Interrupts,
+    tell: Callable[[CellRecord], None], progress: Callable[[ChunkJob, News], None],
+) -> None:  # fmt: skip
+    """Run cells, write each as it ends and ``tell`` it. Pairs that cannot run, or lack data, never reach the executor."""
 
     def write(cell: Cell, outcomes: dict[int, Ended]) -> None:
         record, *files = finished(cell, [outcomes[i] for i in sorted(outcomes)])
@@ -184,7 +175,7 @@ def run_each(
             store.write_cell(record, *files)
             if record.status is not Status.TIMEOUT:  # which may go on with more time
                 store.forget(cell.key)
-            observers.finished(record, cached=False)
+            tell(record)
 
     jobs: list[ChunkJob] = []
     ended: dict[str, dict[int, Ended]] = {}  #: outcomes by cell and chunk
@@ -198,11 +189,7 @@ def run_each(
         else:
             write(cell, outcomes)
 
-    def on_progress(number: int, news: News) -> None:
-        for observer in observers.observers:
-            observer.progress(jobs[number], news)
-
-    for number, outcome in executor.run(jobs, on_progress):
+    for number, outcome in executor.run(jobs, lambda number, news: progress(jobs[number], news)):
         job = jobs[number]
         outcomes = ended[job.cell.key]
         outcomes[job.chunk] = outcome

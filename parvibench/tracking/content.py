@@ -16,7 +16,7 @@ import numpy as np
 from parvibench.core import registry
 from parvibench.core.reference import Floored, load_floored
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 

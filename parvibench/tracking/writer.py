@@ -14,8 +14,7 @@ import pandas as pd
 
 from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import CURVE_COLUMNS, read_curve, read_npz
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CURVE_COLUMNS, CurveGrid, read_curve, read_npz
 from parvibench.harness.store.secrets import without_secrets
 
 from . import content

@@ -8,7 +8,7 @@ import pytest
 from records import make_curve, make_record
 
 from parvibench.core.errors import DamagedError, StoreError
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import metric_values
 from parvibench.harness.store.store import Store
 

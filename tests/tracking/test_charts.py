@@ -11,7 +11,7 @@ import records
 from mirrors import make_curve, make_record, write_folder
 
 from parvibench.core import registry
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.tracking import content, database, writer
 from parvibench.tracking.mirror import MirrorObserver
 

@@ -26,7 +26,7 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.account import ENDED
 from parvibench.harness.run.recorder import kept_states
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import StoredRun, median_of
 from parvibench.metrics.chains import GROUPS, NESTED_BELOW, NESTED_FROM, PREDICTIONS
 from parvibench.statistics import median_interval

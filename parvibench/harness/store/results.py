@@ -16,7 +16,7 @@ from parvibench.core.result import RUNNING, STOPPED, CellRecord, Status, to_json
 from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
-from .curve_grid import CurveGrid
+from .cell_files import CurveGrid
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
 TIMED_METRICS = ("seconds", "ess_per_second")  #: Metrics that mean nothing across different hardware.

@@ -50,8 +50,6 @@ class Cluster:
 
     def __init__(self, address: str, count: int, timeout: float, memory: float | None, gpus: float) -> None:
         _ray()
-        if not 0 <= gpus <= 8:
-            raise InputError(f"--gpus is the share of a GPU a chunk takes, at most 8; got {gpus:g}")
         self._address, self._count = address, count
         self._timeout, self._memory, self._gpus = timeout, memory, gpus
 
