@@ -117,10 +117,7 @@ def record(
     workers: int = 0,
     notify: Notify = _silent,
 ) -> tuple[Baseline, list[str] | None]:
-    """Clean replicates of samplers, for ``write(baseline)``, and what differs beyond chance from the file that is there.
-
-    The arguments are those of ``check``.
-    """
+    """Clean replicates of samplers for a baseline, and what differs from the file that is there; arguments as of ``check``."""
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     date = f"{dt.date.today():%Y-%m-%d}"

@@ -32,10 +32,7 @@ def doctor() -> list[dict[str, Any]]:
 
 
 def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
-    """Check a device: whether it is there, and whether every algorithm that runs in PyTorch agrees with itself on the CPU.
-
-    Yields checks as ``doctor`` does, one by one: all together take minutes.
-    """
+    """Check by check, in minutes: is a device there, and does each algorithm of PyTorch agree with itself on the CPU?"""
     torch = importlib.import_module("torch")
     there = device == "cpu" or torch.cuda.is_available()
     built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"

@@ -132,10 +132,7 @@ def opened(suite: Suite) -> tuple[Suite, list[str]]:
 
 
 def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
-    """Algorithms as entries of a suite, and the objects among them that no other process can import.
-
-    An importable object or class becomes an entry ``module:Class``, labelled with its name.
-    """
+    """Algorithms as entries of a suite, ``module:Class`` where that can be imported, and the objects that cannot be."""
     entries: list[Entry] = []
     objects: list[Method] = []
     for given in algorithms:

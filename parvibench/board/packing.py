@@ -172,10 +172,7 @@ def source_name(algorithm: str) -> str:
 
 
 def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
-    """The source files of the plug-ins among these records, by their name in the archive.
-
-    ``InputError`` where one is gone, has changed since the run or lies outside the working directory.
-    """
+    """Source files of the records' plug-ins by name in the archive; ``InputError`` where one is gone, changed or elsewhere."""
     found: dict[str, bytes] = {}
     for record in records:
         if not record.spec.source or not registry.is_elsewhere(record.algorithm):
@@ -200,10 +197,7 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
 
 
 def read(path: Path) -> Archive:
-    """The content of an archive, checked: sizes and numbers before anything is unpacked, then digests, records and curves.
-
-    ``InputError`` where it cannot be read, or is not an archive of this form.
-    """
+    """The content of an archive, sizes checked before it is unpacked; ``InputError`` where it is not one of this form."""
     try:
         with _limited_memory():
             content = read_text(path, MOST_BYTES)

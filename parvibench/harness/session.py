@@ -269,10 +269,7 @@ def _merged(cell: Cell, results: Sequence[ChunkResult]) -> dict[str, Any]:
 def _of_metrics(
     cell: Cell, chunks: Sequence[Mapping[str, list[float]]], absent: Collection[str]
 ) -> dict[str, list[float | None]]:
-    """Values of every replicate by metric: None where a chunk's budget ended before a step reported it.
-
-    A metric that does not apply to some replicates has no value for the cell.
-    """
+    """Values of every replicate by metric, null where its chunk's budget ended too early; none of a metric in ``absent``."""
     names = [m for m in dict.fromkeys(m for values in chunks for m in values) if m not in absent]
     pairs = list(zip(cell.chunks, chunks, strict=True))
     return {m: [to_json_number(v) for ids, of in pairs for v in of.get(m, [math.nan] * len(ids))] for m in names}

@@ -140,10 +140,7 @@ def build_from_draws(
 
 
 def time_major(task: Task, draws: Tensor, fewest: int) -> tuple[Copies, Tensor, Tensor]:
-    """Copies among draws, the others as (T, C, D), and which of these count, (T, C).
-
-    ``InputError`` where they are none of the task, or too few.
-    """
+    """Copies among draws, the others as (T, C, D), and which of these count, (T, C); ``InputError`` for too few, or others."""
     x = torch.as_tensor(draws, dtype=torch.float64)
     if x.dim() not in (2, 3) or x.shape[-1] != task.dim:
         raise InputError(

@@ -151,10 +151,7 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def views(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Tags of an experiment that MLflow's pages offer as views: ``cells`` with their results, and ``runs`` over time.
-
-    ``metrics`` are those of a run; the best 11 methods are shown.
-    """
+    """Tags that MLflow's pages offer as views: ``cells`` with their results, ``runs`` over time with the best 11 methods."""
     ranks = {n.partition("/")[2]: v for n, v in metrics.items() if n.startswith("average_rank/")}
     methods = [f"{RATIO}/{m}" for m in sorted(ranks, key=ranks.__getitem__) if f"{RATIO}/{m}" in metrics][:11]
     widths = {"verdict": 135, "marks": 110, "result": 170}

@@ -130,10 +130,7 @@ class NotWritableError(TypeError):
 
 
 def pack(value: Any) -> bytes:
-    """The bytes of nested tuples, lists and dicts of tensors (without gradients), numbers, text and None.
-
-    ``NotWritableError`` where something else is in it.
-    """
+    """The bytes of nested tuples, lists and dicts of tensors, numbers, text and None; ``NotWritableError`` for more."""
     for leaf in tree_leaves(value):
         if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:
             raise NotWritableError(f"a {type(leaf).__name__} cannot be saved")

@@ -70,10 +70,7 @@ def one_thread() -> Iterator[None]:
 
 
 def reference_seconds(device: torch.device) -> float:
-    """Time of a fixed computation, the median of nine, s (about 10 ms in all on a CPU).
-
-    A chain of products of small matrices, called from Python as a sampler's steps are.
-    """
+    """Time of a chain of small products, called as a sampler's steps are: the median of nine, s (10 ms in all on a CPU)."""
     x = torch.full((_SIZE, _SIZE), 1 / _SIZE, device=device)
     times = []
     for _ in range(_REPEATS):

@@ -285,10 +285,7 @@ class _Run:
             self._judge(samples, step, last=last, path=path, moved=moved)
 
     def _judge(self, samples: Tensor, step: int, *, last: bool, **known: Any) -> None:
-        """Judge samples (R, n, D) of an iteration, or leave them to another process.
-
-        ``known`` is what else their ``Context`` holds.
-        """
+        """Judge samples (R, n, D), ``known`` being more of their ``Context``, or leave them to another process."""
         start = time.perf_counter()
         samples = samples.double().cpu()
         result, task, cost = self.result, self.chunk.task, self.account.cost(step)

@@ -112,10 +112,7 @@ def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame
 
 
 def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:
-    """These columns of a Parquet file of anybody: short texts in ``texts``, numbers in the others.
-
-    ``StoreError``, with ``path``, for one that is damaged, or of more rows, other columns or other types.
-    """
+    """Columns of anybody's Parquet file, short ``texts`` or else numbers; ``StoreError`` for a damaged, other or larger one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -183,10 +180,7 @@ class CurveGrid:
 
     @classmethod
     def of(cls, curve: pd.DataFrame) -> Self:
-        """From a curve in long form, columns ``CURVE_COLUMNS``.
-
-        ``StoreError`` for few rows that name so many replicates and checkpoints that their grid would fill the memory.
-        """
+        """From a curve in long form; ``StoreError`` where few rows make a grid that would fill the memory."""
         columns = {name: curve[name].to_numpy() for name in CURVE_COLUMNS}
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"].astype(np.int64), return_inverse=True)

@@ -42,10 +42,7 @@ class StoredRun:
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Self:
-        """Read a run, the latest by default; ``StoreError`` without such a run.
-
-        A cell without a record counts as interrupted, one with a file changed since as damaged.
-        """
+        """Read a run, by default the latest; ``StoreError`` without it. A cell without a record counts as interrupted."""
         run = store.run(run_id)
         state = "" if run.finished else RUNNING if store.is_being_written(run.id) else STOPPED
         cells = tuple(_record(store, c, _ABSENT[state]) for c in run.cells)

@@ -288,10 +288,7 @@ def _judged(algorithm: Method, protocol: Mapping[str, Any], iteration: int) -> i
 
 
 def task_of_preset(preset: str) -> str:
-    """The task that a preset is named after, itself or followed by ``-`` and a suffix; empty if there is none.
-
-    Where several task names fit, the longest one is meant.
-    """
+    """The task that a preset is named after, itself or followed by ``-`` and a suffix, the longest of several; or empty."""
     return max((t for t in registry.tasks() if f"{preset}-".startswith(f"{t}-")), key=len, default="")
 
 

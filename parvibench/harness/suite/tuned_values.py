@@ -63,10 +63,7 @@ def _some(names: Collection[str]) -> str:
 
 
 def suite_text(path: Path, source: str, profile: str | None) -> str:
-    """Text of the suite file for the chosen values: its own, or ``source`` where the file is new or empty.
-
-    ``InputError`` where it cannot be written, is no suite file, or lacks the profile.
-    """
+    """Text of the suite file, or ``source`` where it is new or empty; ``InputError`` where it is none, or lacks the profile."""
     place = output_place(path)
     try:
         text = place.read_text() if place.exists() else ""
@@ -83,10 +80,7 @@ def suite_text(path: Path, source: str, profile: str | None) -> str:
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False, text: str = "") -> None:
-    """Store tuned values in the suite file, or in this text of it, keeping comments; with ``keep`` values of other cells stay.
-
-    A profile that uses the values of the suite has them stored there.
-    """
+    """Store tuned values in the suite file or its profile, keeping comments; with ``keep`` values of other cells stay."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(text or path.read_text())

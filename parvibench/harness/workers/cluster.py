@@ -54,10 +54,7 @@ class Cluster:
         self._timeout, self._memory, self._gpus = timeout, memory, gpus
 
     def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
-        """Outcomes as they come in, without reports of progress; on leaving early everything on the cluster is cancelled.
-
-        ``InputError`` where the cluster cannot be reached, or a job cannot travel.
-        """
+        """Outcomes as they come, without progress; ``InputError`` where the cluster is out of reach, or a job cannot travel."""
         ray = _ray()
         for job in jobs:
             if any(job.cell.objects):
