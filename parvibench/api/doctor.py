@@ -32,7 +32,7 @@ def doctor() -> list[dict[str, Any]]:
 
 
 def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
-    """Check by check, in minutes: is a device there, and does each algorithm of PyTorch agree with itself on the CPU?"""
+    """Checks of a device, which take minutes: whether it is there, and whether algorithms agree with themselves on the CPU."""
     torch = importlib.import_module("torch")
     there = device == "cpu" or torch.cuda.is_available()
     built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"

@@ -82,8 +82,10 @@ def check(
             exact=_CLAIMS[exact] if exact else None, seed=seed, workers=processes, each=settings, notify=show,
             fail_fast=fail_fast, stoppable=True, red=red,
         )  # fmt: skip
-    options = _options(setting or (), iterations, allow_diverged) + (f" --exact {exact}" if exact else "")
-    return _write(replace(findings, options=dict.fromkeys(names, options)), as_json)
+    options = [*(f"--set {shlex.quote(pair)}" for pair in setting or ()), f"--iterations {iterations}"]
+    options += [f"--allow-diverged {allow_diverged:g}"] if allow_diverged else []
+    options += [f"--exact {exact}"] if exact else []
+    return _write(replace(findings, options=dict.fromkeys(names, " ".join(options))), as_json)
 
 
 @app.command(
@@ -147,12 +149,6 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
     made.write(path)
     answer(f"{path}: {len(made.cells)} cells")
     return 0
-
-
-def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> str:
-    """The options about a sampler, as on the command line."""
-    given = [*(f"--set {shlex.quote(pair)}" for pair in pairs), f"--iterations {iterations}"]
-    return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
 
 
 def _write(findings: api.check.Findings, as_json: bool) -> int:

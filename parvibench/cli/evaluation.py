@@ -51,11 +51,11 @@ def evaluate(
     _print(document, found.doubt)
     sizes = (row["equivalent_sample_size"] for row in document["metrics"])
     best = next(filter(None, sizes), None)
-    if found.cost and best:
-        per = 1e3 * best / found.cost.score_evaluations
+    if stated and best:
+        per = 1e3 * best / stated["score_evaluations"]
         out_console.print(f"{per:.3g} equivalent exact draws per 1000 score evaluations")
     if found.report:
-        answer(f"stored as {found.label} (external), cost self-reported; report: {found.report}")
+        answer(f"stored as {label or samples[0].stem} (external), cost self-reported; report: {found.report}")
 
 
 _EQUIVALENT = {

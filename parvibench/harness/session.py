@@ -156,13 +156,6 @@ def stored_cells(cells: Iterable[Cell], store: Store, retry_failed: bool) -> dic
     return found
 
 
-def stored_chunks(cell: Cell, store: Store) -> dict[int, Ended]:
-    """The chunks of a cell that an interrupted run has finished, by number."""
-    saved = {i: store.finished_chunk(cell.key, i).load() for i in range(len(cell.chunks))}
-    found = {i: unpack_result(cell, cell.chunks[i], content) for i, content in saved.items() if content}
-    return {i: Outcome(result) for i, result in found.items() if result is not None}
-
-
 def run_each(
     cells: Sequence[Cell], executor: Executor, store: Store, interrupts: Interrupts,
     tell: Callable[[CellRecord], None], progress: Callable[[ChunkJob, News], None],
@@ -181,7 +174,13 @@ def run_each(
     ended: dict[str, dict[int, Ended]] = {}  #: outcomes by cell and chunk
     for cell in cells:
         refusal = why_not_run(cell)
-        outcomes = stored_chunks(cell, store) if refusal is None else {0: Outcome(None, *refusal)}
+        outcomes: dict[int, Ended] = {} if refusal is None else {0: Outcome(None, *refusal)}
+        for i, replicates in (
+            enumerate(cell.chunks) if refusal is None else ()
+        ):  # those that an interrupted run has finished
+            content = store.finished_chunk(cell.key, i).load()
+            if content and (result := unpack_result(cell, replicates, content)) is not None:
+                outcomes[i] = Outcome(result)
         missing = [] if refusal is not None else [i for i in range(len(cell.chunks)) if i not in outcomes]
         if missing:
             ended[cell.key] = outcomes

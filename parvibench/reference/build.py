@@ -339,10 +339,7 @@ def write(
     floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
     pool: bytes | None = None,
 ) -> Path:
-    """Write ``<name>.npz``, floors rounded in float32 as ``<metric>/<n>``, and ``<name>.json`` with its hash: its path.
-
-    ``pool`` is the content of ``<name>.pool.npy``, the draws that further floors are simulated from.
-    """
+    """Write ``<name>.npz``, floors in float32, ``<name>.pool.npy`` for later ones, and ``<name>.json`` with its hash: its path."""
     folder.mkdir(parents=True, exist_ok=True)
     # What a process that was killed left, and the floors that were added to an earlier reference.
     for left in (*folder.glob(f".new-{name}.*"), *folder.glob(f"{name}.floors-*.npz")):

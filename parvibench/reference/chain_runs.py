@@ -31,10 +31,7 @@ _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
 
 
 class Whitened(Target):
-    """A target, float64, in coordinates z with x = centre + L z: centre (D,), factor L (D, D).
-
-    The map is linear, so the law sampled is exactly the target's; only its conditioning changes.
-    """
+    """A target, float64, in coordinates z with x = centre (D,) + L (D, D) z: the same law in another conditioning."""
 
     def __init__(self, base: Target, centre: Tensor, factor: Tensor) -> None:
         self.base, self.centre, self.factor = base, centre, factor

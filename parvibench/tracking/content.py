@@ -22,7 +22,6 @@ from parvibench.harness.store.secrets import without_secrets
 
 MAX_TAG, _MAX_PARAM = 5000, 6000
 NOTE = "mlflow.note.content"
-_COMPLETE = ("FINISHED", "FAILED", "KILLED")
 RATIO = "floor_ratio"
 #: Metrics of a cell that describe its cost: MLflow shows them apart from the others.
 _COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
@@ -52,12 +51,6 @@ class Ranking(NamedTuple):
     text: str  #: in Markdown
     cells: Mapping[tuple[str, str], Shown]  #: by task and label
     metrics: Mapping[str, float]  #: of the run as a whole
-
-
-def is_same(run: Any, record: CellRecord) -> bool:
-    """Whether a mirrored cell is complete and has the outcome of ``record``."""
-    outcome = (run.data.tags.get("parvibench.status"), run.data.tags.get("parvibench.metrics_key", ""))
-    return run.info.status in _COMPLETE and outcome == (str(record.status), record.metrics_key)
 
 
 def points(record: CellRecord, curve: CurveGrid) -> Iterator[tuple[str, int, float, float]]:

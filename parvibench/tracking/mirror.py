@@ -181,10 +181,7 @@ class MirrorObserver:
 
 
 def sync(store: Store, timeout: float = 600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
-    """Mirror all runs of a store that MLflow does not hold yet, oldest first, except damaged ones.
-
-    ``timeout`` is as of ``MirrorObserver.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.
-    """
+    """Mirror all runs of a store but damaged ones, oldest first; the warning of ``close``. ``rank`` gives a leaderboard."""
     mirror = MirrorObserver(store.root)
     for run_id in store.runs():
         try:

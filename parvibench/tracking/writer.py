@@ -65,9 +65,12 @@ class Writer:
         if parent is None:
             raise LookupError(f"run {run_id} is not mirrored")
         found = self._find("parvibench.cell_key", record.key)
-        if found is not None and not content.is_same(found, record):
-            self._client.delete_run(found.info.run_id)
-            found = None
+        if found is not None:
+            outcome = [found.data.tags.get(f"parvibench.{name}", "") for name in ("status", "metrics_key")]
+            whole = found.info.status in ("FINISHED", "FAILED", "KILLED")
+            if not whole or outcome != [str(record.status), record.metrics_key]:
+                self._client.delete_run(found.info.run_id)
+                found = None
         link = {k: str(getattr(record, k)) for k in ("key", "task", "algorithm", "label", "status")}
         if found is None:
             link |= {"mlflow_run_id": self._write_cell(run_id, record, folder), "reused": "false"}

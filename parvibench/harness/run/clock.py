@@ -13,11 +13,7 @@ _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
 
 class Clock:
-    """Steady compute time, from ``seconds`` on.
-
-    On a GPU a pair of events encloses every piece of work, so that the host may run ahead; reading ``seconds`` waits
-    for the device.
-    """
+    """Steady compute time, from ``seconds`` on; on a GPU by events around every piece of work: the host runs ahead."""
 
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
         self._cuda = device.type == "cuda"

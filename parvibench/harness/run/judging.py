@@ -66,7 +66,7 @@ class Judge:
     def add(
         self, result: ChunkResult, samples: Tensor, cost: Cost, *, last: bool, **known: Any
     ) -> Mapping[str, Tensor]:
-        """Compute the metrics of samples (R, n, D) float64, ``known`` being more of their ``Context``, into a result; (R,) each."""
+        """Compute the metrics of samples (R, n, D) float64, with ``known`` of their ``Context``, into a result; (R,) each."""
         context = self._context(cost=cost, **known)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute_guarded(self._metrics, samples.clone(), context, "last" if last else "every")

@@ -18,10 +18,7 @@ from .suite import Suite
 
 
 def lacking(suite: Suite, cells: Sequence[Cell]) -> list[Cell]:
-    """Those with a default step size on tasks for which the suite has a grid and no tuned values.
-
-    A method that is added to a task with tuned values is not among them: the report marks it ``untuned``.
-    """
+    """Cells with a default step size on tasks without tuned values; methods added to tuned tasks are not among them."""
     if suite.tune is None:
         return []
     held = {} if suite.tuned is None else suite.tuned.step_size

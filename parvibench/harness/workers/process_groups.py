@@ -26,7 +26,7 @@ _MOST_LOOKS = 200
 
 
 def settle(log: Path, timeout: float) -> None:
-    """Lead a group, die with the driver, write all output to the log: first in a worker, of a wall-clock limit ``timeout``, s."""
+    """Called first in a worker: leads its group, dies with the driver or after its ``timeout``, s, and writes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     handle = os.open(log, os.O_WRONLY | os.O_APPEND)  # appending: the driver may cut it
     os.dup2(handle, 1)
