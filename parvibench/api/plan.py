@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.entries import Tuned
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned, with_more
+from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 #: An algorithm of a suite: its name, or an entry as in a suite file.
@@ -108,10 +107,6 @@ class Plan:
         """The tasks that lack tuned step sizes, as a suite; None where there are none."""
         waiting = lacking(self.suite, self._expanded)
         return of_tasks(self.suite, {c.spec.task for c in waiting}) if waiting else None
-
-    def with_tuned(self, tuned: Tuned) -> Plan:
-        """The same plan with further tuned step sizes."""
-        return replace(self, suite=self.suite.model_copy(update={"tuned": with_more(self.suite.tuned, tuned)}))
 
     @cached_property
     def _expanded(self) -> list[Cell]:

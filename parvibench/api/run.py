@@ -20,6 +20,7 @@ from parvibench.harness.store.store import RunRecord as RunRecord
 from parvibench.harness.store.store import Store, is_final
 from parvibench.harness.suite.cells import Cell as Cell
 from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import with_more
 from parvibench.harness.workers.executors import News as News
 from parvibench.harness.workers.jobs import ChunkJob as ChunkJob
 from parvibench.metrics.own_floors import with_floors
@@ -113,7 +114,8 @@ def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Ob
     )
     for pair, why in done.left_out.items():
         warn(f"{pair} has no tuned step size: {why}")
-    return plan.with_tuned(done.tuned)
+    tuned = with_more(plan.suite.tuned, done.tuned)
+    return replace(plan, suite=plan.suite.model_copy(update={"tuned": tuned}))
 
 
 class Forecast(NamedTuple):

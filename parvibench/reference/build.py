@@ -168,10 +168,7 @@ class Part:
 
 
 def _part(draws: Tensor, once: Tensor | None = None, repeats: bool = False) -> Part:
-    """Rows and moments from the later times of (T, C, D), and the pool from the earlier; of draws that count, (T, C).
-
-    Draws are independent of those at other ends of long chains; a gap of a tenth of the time lies between.
-    """
+    """Rows and moments from the later times of (T, C, D), after a gap of a tenth the pool; of draws that count ``once``."""
     step = step_between(draws)
     once = torch.ones(draws.shape[:2], dtype=torch.bool) if once is None else once
     draws, once = draws[::step], once[::step]
@@ -231,10 +228,7 @@ def _written(
 def calibrated(
     task: Task, parts: Sequence[Part], plan: Plan, head: dict[str, Any], notify: Notify, *, apart: bool = False
 ) -> Reference:
-    """The reference of the first part, with floors of all parts together, and the constants of V-statistics.
-
-    ``apart``: sets of each size come from a generator of their own, as of floors that are added later.
-    """
+    """The first part's reference, with floors of all parts, by a generator for each size if ``apart``, and constants."""
     references = [_uncalibrated(task, part, head) for part in parts]
     reference, pool = references[0], parts[0].pool
     certificate = reference.certificate

@@ -106,10 +106,7 @@ class MirrorObserver:
             self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0) -> str:
-        """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
-
-        ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
-        """
+        """Deliver what is queued, within ``timeout`` s each and ten times that in all; a warning of what was lost, or nothing."""
         for job in self._pictures.values() if len(self._pictures) <= PICTURED else ():
             self._put(job)  # the cells have run: their times are not affected
         self._pictures.clear()

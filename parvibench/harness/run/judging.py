@@ -105,11 +105,7 @@ def judged(cell: Cell, replicates: Sequence[int], content: bytes) -> ChunkResult
 def remeasure(
     cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
 ) -> tuple[CellRecord, pd.DataFrame]:
-    """The record and the curve with the cell's metrics recomputed from the samples of its last checkpoint.
-
-    Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
-    checkpoints.
-    """
+    """Record and curve with metrics recomputed from the last samples; those of paths, costs or earlier samples stay."""
     retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in retained]
     values: dict[str, list[float]] = defaultdict(list)

@@ -39,10 +39,7 @@ def with_more(old: Tuned | None, new: Tuned) -> Tuned:
 
 
 def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> str | None:
-    """Why a suite is not run that has a grid and, on one of its tasks, neither tuned values nor given ones; else None.
-
-    ``source`` is what the suite is called by: its name, or its file's path. The command that tunes it is named.
-    """
+    """Why a suite, called ``source``, is not run: a grid and, on one of its tasks, no tuned or given values; else None."""
     waiting = lacking(suite, cells)
     if not waiting:
         return None

@@ -204,10 +204,7 @@ class Tuner:
         return self._chosen(records, last)
 
     def _further(self, scores: dict[str, float], final: dict[str, float], tried: set[str]) -> list[tuple[Grid, float]]:
-        """The next value of every grid whose best finalist has become worse over the whole horizon, or is at an end.
-
-        A step that is best for a quarter of the horizon can be too large for all of it, and so can the second best.
-        """
+        """The next value of every grid whose best finalist is worse over the whole horizon than before, or is at an end."""
         found = []
         for grids in self._grids.values():
             names = {g.named(s): (g, s) for g in grids for s in g.steps if g.named(s) in tried}

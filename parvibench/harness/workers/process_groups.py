@@ -91,10 +91,7 @@ def _holders(log: Path) -> Iterator[int]:
 
 
 def resident_mib(workers: Iterable[int], *, shared_once: bool = False) -> dict[int, float]:
-    """Memory of the process groups of these process ids, MiB; on Windows of the processes alone.
-
-    With ``shared_once`` a page is divided among the processes that share it (Linux; slower); never more than without.
-    """
+    """Memory of these process groups, MiB (Windows: processes); ``shared_once`` divides shared pages (Linux; slower)."""
     used = dict.fromkeys(workers, 0.0)
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):
