@@ -8,9 +8,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import certify, check, compare, describe, doctor, evaluate, listing, mirroring, report, run, shown, stores, tune  # noqa: I001  # fmt: skip
+    from . import (  # fmt: skip
+        certify,
+        check,
+        compare,
+        describe,
+        doctor,
+        evaluate,
+        listing,
+        mirroring,
+        report,
+        run,
+        stores,
+        tune,
+    )
 
-__all__ = ["certify", "check", "compare", "describe", "doctor", "evaluate", "listing", "mirroring", "report", "run", "shown", "stores", "tune"]  # fmt: skip
+__all__ = ["certify", "check", "compare", "describe", "doctor", "evaluate", "listing", "mirroring", "report", "run", "stores", "tune"]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

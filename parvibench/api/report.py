@@ -6,13 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from parvibench.board.packing import pack
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
 from parvibench.harness.store.store import Store
+from parvibench.reporting.doubts import doubts as doubts
 from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.against import beside as beside
+from parvibench.reporting.facts.against import published as published
 from parvibench.reporting.facts.averages import by_method
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import interval
+from parvibench.reporting.page.report_files import write_figure as write_figure
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.page.reports_index import write_index as write_index
+from parvibench.reporting.page.text_tables import print_leaderboard as print_leaderboard
+from parvibench.reporting.page.text_tables import to_latex as to_latex
+from parvibench.reporting.page.text_tables import to_markdown
 from parvibench.reporting.presented import Results as Results
 from parvibench.reporting.text import leaders
 from parvibench.tracking.archive import rebuild
@@ -78,8 +88,6 @@ def report(
     folder = Path(to) if to is not None else results.store.root / "report"
     if format == "html":
         return write(results, folder, compact=compact)
-    from .shown import to_latex
-
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "leaderboard.tex"
     path.write_text(to_latex(results), encoding="utf-8")
@@ -88,9 +96,6 @@ def report(
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
-    from parvibench.board.packing import pack
-    from parvibench.reporting.page.report_files import write_report
-
     page = write_report(results, folder, compact=compact)
     if compact:
         pack(results.store, folder / "results.zip", run=results.run, points=results.points)
@@ -102,8 +107,6 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
 def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
-    from parvibench.reporting.page.text_tables import to_markdown
-
     legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
     for label, rank, rows in by_method(results.board):

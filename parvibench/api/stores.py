@@ -22,6 +22,7 @@ from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execu
 from parvibench.harness.store import merging
 from parvibench.harness.store.files import output_place, write_atomically
 from parvibench.harness.store.store import Store
+from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.presented import Results
 
 from .plan import select
@@ -155,8 +156,6 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
     Raises:
         InputError: not the folder of a published report, or the page would have fewer pictures than the one that is there.
     """
-    from parvibench.reporting.page.report_files import write_report
-
     folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
         store, marks, points = accepting.assemble(folder, Path(aside) / folder.resolve().name, new)

@@ -16,7 +16,7 @@ import typer
 from typer import Argument, Option
 
 from parvibench import api
-from parvibench.api.options import DEFAULT_STORE, DEFAULT_TIMEOUT_S, interval, number
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S, interval, number
 from parvibench.core.errors import InputError
 
 from . import shared

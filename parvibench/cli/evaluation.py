@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from parvibench import api
-from parvibench.api.options import DEFAULT_STORE
+from parvibench.api.listing import DEFAULT_STORE
 
 from . import shared
 from .shared import Json, Out, answer, listed, names_of, new_table, note, out_console, print_json

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from parvibench import api
-from parvibench.api.options import count as counted
+from parvibench.api.listing import count as counted
 
 from . import shared
 from .shared import duration

@@ -14,8 +14,8 @@ import typer
 from typer import Argument, Option
 
 from parvibench import api
-from parvibench.api.options import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution, interval, number
-from parvibench.api.options import count as counted
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution, interval, number
+from parvibench.api.listing import count as counted
 from parvibench.core.errors import InputError
 
 from . import shared
@@ -73,7 +73,7 @@ def run(
     """
     if suite and profile is None and not (as_json or quiet) and (choice := api.listing.unnamed_profile(suite)):
         note(choice)
-    published = None if against is None else api.shown.published(against)  # before the run: a wrong name costs nothing
+    published = None if against is None else api.report.published(against)  # before the run: a wrong name costs nothing
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_limits(budget), particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=_parse_shard(part), workers=workers, device=device,
@@ -91,7 +91,7 @@ def run(
     )  # fmt: skip
     # Else KSD would be praised next to the method to trust.
     ranked = len(results.without_reference) < len(results.by_task)
-    more = () if as_json or quiet else [*api.shown.doubts(results), *[results.headline()] * ranked]
+    more = () if as_json or quiet else [*api.report.doubts(results), *[results.headline()] * ranked]
     compared = published is not None and (as_json or not quiet)
     document = {"against": _compared(results, published, as_json)} if compared else {}
     _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)
@@ -107,7 +107,7 @@ def _limits(pairs: list[str] | None) -> dict[str, float] | None:
 
 def _compared(results: api.report.Results, published: Any, as_json: bool) -> dict[str, Any]:
     """Results next to published ones, as a document; printed as tables unless ``as_json``."""
-    board, said = api.shown.beside(results.values(), published)
+    board, said = api.report.beside(results.values(), published)
     document = {"rows": json.loads(board.to_json(orient="records")), "sentences": said}
     if as_json:
         return document
@@ -250,7 +250,7 @@ def report(
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     if index is not None:
-        answer(str(api.shown.write_index(shared.output_place(index / "index.html").parent)))
+        answer(str(api.report.write_index(shared.output_place(index / "index.html").parent)))
         return
     if board is not None:
         answer(str(api.stores.write_board(board)))
@@ -264,10 +264,10 @@ def report(
         folder = shared.output_place(folder, folder=True)
     results = api.report.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     if figure is not None:
-        for path in api.shown.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+        for path in api.report.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
     elif format_ == "latex":
-        answer(api.shown.to_latex(results) if to is None else str(api.report.report(results, to, "latex")))
+        answer(api.report.to_latex(results) if to is None else str(api.report.report(results, to, "latex")))
     else:
         api.report.report(results, folder, compact=compact)
         _print_results(results, folder, as_json=as_json)
@@ -307,7 +307,7 @@ def _print_results(
     elif left:
         answer(f"finished: {len(results.cells) - left} of {counted(len(results.cells), 'cell')}; report: {page}")
     elif not quiet:
-        api.shown.print_leaderboard(results, shared.out_console)
+        api.report.print_leaderboard(results, shared.out_console)
         for text in more:
             answer(text)
         answer(f"\nreport: {page}")

@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from parvibench import api
-from parvibench.api.options import DEFAULT_STORE, DEFAULT_TIMEOUT_S
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
 from . import shared
 from .shared import EXIT_FAILED, Out, Timeout, Workers, answer, warn
