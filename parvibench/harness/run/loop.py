@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -119,19 +119,13 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     return result
 
 
-class _Every:
-    """A time that comes again and again, every so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._next = seconds, time.monotonic() + seconds
-
-    def due(self) -> bool:
-        """Whether it has come since it was last due."""
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._seconds
-        return True
+def _every(seconds: float) -> Iterator[bool]:
+    """Whether so many seconds have passed since it was true the last time, each time it is asked."""
+    following = time.monotonic() + seconds
+    while True:
+        due = (now := time.monotonic()) >= following
+        following = now + seconds if due else following
+        yield due
 
 
 class _Run:
@@ -211,7 +205,8 @@ class _Run:
         budget, account, decisions = self.chunk.cell.spec.budget, self.account, self.decisions
         single = slow or budget.seconds is not None or decisions is not None
         share = account.share(stepper.step)
-        beat, save = _Every(_BEAT_S), _Every(self.snapshot.every if self.snapshot else math.inf)
+        beat, save = _every(_BEAT_S), _every(self.snapshot.every if self.snapshot else math.inf)
+        next(beat), next(save)  # their seconds begin now
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
             goes_on = stepper.go(*self._until(stepper.step, pending, single=single))
@@ -230,9 +225,9 @@ class _Run:
             if due:
                 pending = [p for p in pending if p > reached]
                 self._measure(state, step, last=False)
-            if beat.due():
+            if next(beat):
                 self.notify({"iteration": step, "share": share})
-            if save.due():
+            if next(save):
                 self._save(state, step, pending)
 
     def _until(self, step: int, pending: list[float], *, single: bool) -> tuple[int, float]:

@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import filelock
 import numpy as np
@@ -109,29 +109,27 @@ def new_run_id(suite: str) -> str:
     return f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{suite}"
 
 
-A = TypeVar("A", str, RunCell)
-P = ParamSpec("P")
-V = TypeVar("V")
+Read = TypeVar("Read", bound=Callable[..., Any])
 #: Waiting times of a reader that meets a cell on its way into the store, s.
 _PAUSES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 _RECENT_S = 0.5
 
 
-def _settled(read: Callable[Concatenate[Store, A, P], V]) -> Callable[Concatenate[Store, A, P], V]:
+def _settled(read: Read) -> Read:
     """A read of a cell that waits while another process puts it in place: for some milliseconds its files do not fit."""
 
     @functools.wraps(read)
-    def again(self: Store, cell: A, /, *rest: P.args, **named: P.kwargs) -> V:
+    def again(self: Store, cell: str | RunCell, *rest: Any) -> Any:
         for pause in _PAUSES_S:
             try:
-                return read(self, cell, *rest, **named)
+                return read(self, cell, *rest)
             except DamagedError:
                 if not self._moves(cell if isinstance(cell, str) else cell.key):
                     raise
                 time.sleep(pause)
-        return read(self, cell, *rest, **named)
+        return read(self, cell, *rest)
 
-    return again
+    return cast(Read, again)
 
 
 class Store:

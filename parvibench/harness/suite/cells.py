@@ -140,7 +140,9 @@ def expand(
         spec = _spec(suite, task, method, task_entry, entry.name, **rest)
         published = [p.metric for p in entry.published] if isinstance(entry, Row) else []
         metrics = tuple(dict.fromkeys((*(suite.metrics or task.metrics), *published)))
-        notes, references = notes_on(preset, task.name), str(OWN_REFERENCES.resolve()) if own else ""
+        owner = "" if preset is None else task_of_preset(preset)
+        notes = () if owner in ("", task.name) else (f"preset {preset} is that of {owner}, not of {task.name}",)
+        references = str(OWN_REFERENCES.resolve()) if own else ""
         named = by_name.get(task_entry.name), by_name.get(entry.name)
         cells.append(Cell(spec, entry.display, metrics, tuned, untuned, notes, named, (task, method), own, references))
     return cells
@@ -290,11 +292,3 @@ def _judged(algorithm: Method, protocol: Mapping[str, Any], iteration: int) -> i
 def task_of_preset(preset: str) -> str:
     """The task that a preset is named after, itself or followed by ``-`` and a suffix, the longest of several; or empty."""
     return max((t for t in registry.tasks() if f"{preset}-".startswith(f"{t}-")), key=len, default="")
-
-
-def notes_on(preset: str | None, task: str) -> tuple[str, ...]:
-    """A warning where the preset is that of another task."""
-    owner = "" if preset is None else task_of_preset(preset)
-    if owner in ("", task):
-        return ()
-    return (f"preset {preset} is that of {owner}, not of {task}",)
