@@ -120,7 +120,7 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
 
 
 def _every(seconds: float) -> Iterator[bool]:
-    """Whether so many seconds have passed since it was true the last time, each time it is asked."""
+    """True once in so many seconds, else False, at every ``next``."""
     following = time.monotonic() + seconds
     while True:
         due = (now := time.monotonic()) >= following
