@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from parvibench.core.result import CellRecord, CellSpec
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell
 
 SPEC: dict[str, Any] = {
@@ -34,7 +34,4 @@ def make_curve(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def make_grid(rows: list[tuple[Any, ...]]) -> CurveGrid:
     """The same as arrays."""
-    curve = make_curve(rows)
-    codes, names = pd.factorize(curve["metric"])
-    columns = {name: curve[name].to_numpy() for name in CURVE_COLUMNS if name != "metric"}
-    return CurveGrid.of({**columns, "metric": codes}, list(names))
+    return CurveGrid.of(make_curve(rows))

@@ -1,23 +1,27 @@
 """``check``: samplers against known truth and a baseline; ``record``: the baseline; ``calibrate``: on a model of the user's."""
 
-from __future__ import annotations
-
 import datetime as dt
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from parvibench.checks import baseline as baselines
+from parvibench.checks import output as output
+from parvibench.checks import rounds
+from parvibench.checks.baseline import Baseline
+from parvibench.checks.questions import simulated_data
+from parvibench.checks.questions.simulated_data import Calibrated
+from parvibench.checks.rounds import Findings as Findings
+from parvibench.checks.selection import outside_questions, select_questions
 from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError
+from parvibench.targets.generative import generative
 
-if TYPE_CHECKING:
-    from parvibench.checks.baseline import Baseline
-    from parvibench.checks.questions.simulated_data import Calibrated
-    from parvibench.checks.rounds import Findings as Findings
-    from parvibench.core.algorithm import Algorithm, Exact
+from .plan import named_methods
 
 #: Iterations of an unregistered sampler, and the seed of its tests.
 ITERATIONS, SEED = 500, 1
@@ -70,22 +74,15 @@ def check(
     Raises:
         InputError: an unknown name, setting or baseline.
     """
-    from parvibench.checks.rounds import Plan
-    from parvibench.checks.rounds import check as run
-    from parvibench.checks.selection import outside_questions, select_questions
-    from parvibench.core.algorithm import Algorithm
-
     how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
-        from .plan import named_methods
-
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
         if held:  # measured here, and known by no name
             if baseline is not None or tasks:
                 raise InputError(f"{entry['label']}: for tasks or a baseline, define it in a module or a file")
             questions = outside_questions(held[0], settings, iterations, allow_diverged, exact)  # type: ignore[arg-type]
-            return run(questions, seed=SEED if seed is None else seed, notify=notify, **how)
+            return rounds.check(questions, seed=SEED if seed is None else seed, notify=notify, **how)
         names = [str(entry["name"])]
     else:
         names = [sampler] if isinstance(sampler, str) else list(sampler or ())
@@ -96,12 +93,10 @@ def check(
         iterations=iterations, allow_diverged=allow_diverged, baseline=baseline is not None, exact=exact,
     )  # fmt: skip
     asked = chosen.resolve(None if baseline is None else Path(baseline))
-    findings = run(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
+    findings = rounds.check(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
     if baseline is None:
         return findings
-    from parvibench.checks.baseline import smallest_losses
-
-    sees = smallest_losses(asked.questions, Plan())
+    sees = baselines.smallest_losses(asked.questions, rounds.Plan())
     return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline), sees=sees)
 
 
@@ -122,25 +117,12 @@ def record(
     workers: int = 0,
     notify: Notify = _silent,
 ) -> tuple[Baseline, list[str] | None]:
-    """Clean replicates of samplers, for ``write(baseline)``, and what differs beyond chance from the file that is there.
-
-    The arguments are those of ``check``.
-    """
-    from parvibench.checks.baseline import Baseline, make, replaced
-    from parvibench.checks.selection import select_questions
-
+    """Clean replicates of samplers for a baseline, and what differs from the file that is there; arguments as of ``check``."""
     old = Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     date = f"{dt.date.today():%Y-%m-%d}"
-    made = make(chosen.cells(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
-    return (made, None) if old is None else replaced(old, made)
-
-
-def formats() -> Any:
-    """The writers of an outcome: ``lines`` and ``document``, each of ``Findings``."""
-    from parvibench.checks import output
-
-    return output
+    made = baselines.make(chosen.cells(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
+    return (made, None) if old is None else baselines.replaced(old, made)
 
 
 def calibrate(
@@ -173,9 +155,6 @@ def calibrate(
     >>> outcome = calibrate(model, "nuts", sets=200)  # doctest: +SKIP
     >>> outcome.right, outcome.faults  # doctest: +SKIP
     """
-    from parvibench.checks.questions import simulated_data
-    from parvibench.targets.generative import generative
-
     method: Any = registry.load_algorithm(algorithm) if isinstance(algorithm, str) else registry.as_method(algorithm)
     name, source = "model", ""
     if isinstance(model, str):

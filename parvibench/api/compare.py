@@ -1,39 +1,26 @@
 """``compare``: two runs, cell by cell."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from parvibench.core.errors import UnknownNameError
 from parvibench.core.result import to_json_number
 from parvibench.harness.store.files import output_place
-from parvibench.reporting.formatting import count as count
-from parvibench.reporting.formatting import interval as interval
-from parvibench.reporting.formatting import number as number
+from parvibench.reporting.facts import differences
 from parvibench.reporting.formatting import write_csv
+from parvibench.reporting.presented import Results
 
-from .report import loaded
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from parvibench.reporting.presented import Results
-
-    from .report import Run
+from .report import Run, loaded
 
 
 def compare(first: Run, second: Run, metric: str | None = None) -> pd.DataFrame:
     """Compare the second run with the first, cell by cell; for the columns see ``reporting.facts.differences.compare``.
 
-    Args:
-        first: results, or the folder of a store (its latest run).
-        second: likewise.
-        metric: by default the primary metric of each task.
+    A run is its results, or the folder of a store (its latest run); the ``metric`` by default the primary one of each task.
     """
-    from parvibench.reporting.facts import differences as run_differences
-
-    return run_differences.compare(loaded(first), loaded(second), metric)
+    return differences.compare(loaded(first), loaded(second), metric)
 
 
 class Comparison(NamedTuple):
@@ -55,13 +42,11 @@ class Comparison(NamedTuple):
 
 def write_comparison(first: Run, second: Run, to: str | Path, metric: str | None = None) -> Comparison:
     """Compare two runs and write the table into the folder ``to``."""
-    from parvibench.reporting.facts import differences as run_differences
-
     place = output_place(to, folder=True)
     a, b = loaded(first), loaded(second)
     if metric is not None and metric not in (known := {m for run in (a, b) for c in run.cells for m in c.values}):
         raise UnknownNameError("metric of these runs", metric, sorted(known))
-    cells = run_differences.compare(a, b, metric)
+    cells = differences.compare(a, b, metric)
     place.mkdir(parents=True, exist_ok=True)
     write_csv(cells, place / "differences.csv")
-    return Comparison(a, b, run_differences.conditions(a, b), cells, place / "differences.csv")
+    return Comparison(a, b, differences.conditions(a, b), cells, place / "differences.csv")

@@ -31,24 +31,19 @@ def doctor() -> list[dict[str, Any]]:
     return [python, *packages, *_extras(), _registry(), *_surroundings()]
 
 
-def doctor_of_gpu(device: str = "cuda") -> Iterator[dict[str, Any]]:
-    """Check a device: whether it is there, and whether every algorithm that runs in PyTorch agrees with itself on the CPU.
-
-    Yields checks as ``doctor`` does, one by one: all together take minutes.
-    """
+def doctor_of_gpu() -> Iterator[dict[str, Any]]:
+    """Checks of the GPU, which take minutes: whether it is there, and whether algorithms agree with themselves on the CPU."""
     torch = importlib.import_module("torch")
-    there = device == "cpu" or torch.cuda.is_available()
-    built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-    found = f"none that PyTorch {torch.__version__}, {built}, can use"
-    name = torch.cuda.get_device_name() if there and device == "cuda" else "the CPU in its place"
-    yield _check("GPU", name if there else found, there)
-    if not there:
+    if not torch.cuda.is_available():
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
+        yield _check("GPU", f"none that PyTorch {torch.__version__}, {built}, can use", False)
         return
+    yield _check("GPU", torch.cuda.get_device_name(), True)
     from parvibench.checks.questions.devices import comparable, compare
 
     for algorithm in (names := comparable()):
         try:
-            row = compare(algorithm, device)
+            row = compare(algorithm, "cuda")
         except Exception as error:  # of a driver, a kernel, a library: the others go on
             yield _check(algorithm, f"{type(error).__name__}: {error}".split("\n")[0][:300], False)
             continue

@@ -88,8 +88,6 @@ class Evaluation(NamedTuple):
 
     document: dict[str, Any]  #: as of ``evaluate``
     doubt: str  #: what the task's reference lacks of a certificate
-    cost: Cost | None
-    label: str  #: name of the row
     report: Path | None  #: page with the row; None where nothing was stored
 
 
@@ -121,7 +119,6 @@ def evaluate_files(
     named = any(path.suffix.lower() not in (".npy", ".pt") for path in reference)
     trusted = read_draws(reference, choice if named else Choice(axes=axes)) if reference else None
     document = evaluate(draws, found, metrics, reference=trusted, cost=spent, notify=notify)
-    label = label or samples[0].stem
     page = None
     if spent is not None and found is not None:
         from parvibench.harness.store.store import Store
@@ -130,11 +127,11 @@ def evaluate_files(
 
         x = torch.tensor(in_coordinates(draws, found).values)
         store = Store(Path(out))
-        run = store_external(store, found, x, f"{label} (external)", spent, command)
+        run = store_external(store, found, x, f"{label or samples[0].stem} (external)", spent, command)
         page = report(load(out, run.id), store.root / "report")
     known = None if found is None else found.reference()
     doubt = ""
     if known is not None and known.grade != "certified":
         grade = "of the grade standard" if known.grade == "standard" else known.grade
         doubt = f"the reference is {grade}: it failed {'; '.join(known.failed_gates)}"
-    return Evaluation(document, doubt, spent, label, page)
+    return Evaluation(document, doubt, page)

@@ -1,4 +1,7 @@
-"""The names behind ``list``, ``show``, ``new`` and ``data``: tasks, algorithms, metrics, suites and data sets."""
+"""The names behind ``list``, ``show``, ``new`` and ``data``: tasks, algorithms, metrics, suites and data sets.
+
+And what every command needs before it runs anything: defaults, places of outputs, numbers as text.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from parvibench.authoring.scaffold import Scaffold, scaffold
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 from parvibench.data import fetch
-from parvibench.harness.store.files import output_place
+from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
+from parvibench.harness.execution import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
+from parvibench.harness.execution import Execution as Execution
+from parvibench.harness.store.files import output_place as output_place
+from parvibench.reporting.formatting import count as count
+from parvibench.reporting.formatting import interval as interval
+from parvibench.reporting.formatting import number as number
 from parvibench.suites import shipped
 
 if TYPE_CHECKING:

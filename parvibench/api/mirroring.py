@@ -12,8 +12,12 @@ from pathlib import Path
 
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
+from parvibench.harness.store.store import Store
 from parvibench.harness.workers.interrupts import ENDING
-from parvibench.tracking import database
+from parvibench.reporting.facts.run import Facts
+from parvibench.tracking import database, mirror
+
+from .report import ranking
 
 
 def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings.warn) -> bool:
@@ -25,12 +29,6 @@ def sync(out: str | Path = DEFAULT_STORE, warn: Callable[[str], None] = warnings
     Raises:
         StoreError: the store has no runs.
     """
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.facts.run import Facts
-    from parvibench.tracking import mirror
-
-    from .report import ranking
-
     store = Store(Path(out))
     store.run()
     if database.file_of(database.default_uri(store.root)) == store.root.resolve() / "mlflow.db":
@@ -51,25 +49,18 @@ def serve(
         StoreError: the store has no runs, or has been moved since they were mirrored.
         InputError: the address is in use or not this machine's.
     """
-    from parvibench.harness.store.store import Store
-
     root = Path(out)
     run = Store(root).run()
-    _check_free(host, port)
-    uri = database.default_uri(root)
-    page = database.experiment_page(uri, root, run.suite["name"])
-    address = f"[{host}]" if ":" in host else host
-    starting(f"http://{address}:{port}/{page}")
-    return serve_until_signal(*database.ui_command(root, host, port))
-
-
-def _check_free(host: str, port: int) -> None:
-    """Raise if nothing can listen there: another program does, or the address is not this machine's."""
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{host}:{port}: cannot listen there ({reason}); choose another --port or --host") from None
+    uri = database.default_uri(root)
+    page = database.experiment_page(uri, root, run.suite["name"])
+    address = f"[{host}]" if ":" in host else host
+    starting(f"http://{address}:{port}/{page}")
+    return serve_until_signal(*database.ui_command(root, host, port))
 
 
 @contextlib.contextmanager

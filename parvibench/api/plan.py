@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from parvibench.authoring.importing import importable
 from parvibench.board import editions
 from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, Method
@@ -20,10 +22,8 @@ from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.entries import Tuned
-from parvibench.harness.suite.plugins import Allowed
 from parvibench.harness.suite.suite import Suite, load_suite
-from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned, with_more
+from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned
 
 DEFAULT_BUDGET = {"scores_per_particle": 500.0}
 #: An algorithm of a suite: its name, or an entry as in a suite file.
@@ -46,15 +46,16 @@ class Plan:
 
     @classmethod
     def of(
-        cls, suite: str | Suite | None, tasks: Sequence[str | Task],
-        algorithms: Sequence[str | Algorithm | type[Algorithm]], settings: Mapping[str, Mapping[str, Any]] | None,
-        execution: Execution,
+        cls, suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
+        algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
+        settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
     ) -> Plan:  # fmt: skip
-        """The plan of ``run``'s arguments.
+        """The plan of ``run``'s arguments of the same names.
 
         Raises:
             InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
         """
+        execution = execution or Execution.of(**options)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
         named, methods = named_methods(algorithms)
         objects: list[Task | Method] = [*(t for t in placed if not isinstance(t, str)), *methods]
@@ -66,7 +67,7 @@ class Plan:
             execution = execution.model_copy(update={"workers": 0})
         names = [t if isinstance(t, str) else t.name for t in placed]
         if isinstance(suite, str):
-            loaded: Suite | None = load_suite(suite, allowed_plugins(names, named, execution.allow_plugins))
+            loaded: Suite | None = load_suite(suite, "beside" if execution.allow_plugins else [*names, *_names(named)])
         else:
             loaded = suite
         if loaded is not None and execution.profile is None:
@@ -107,19 +108,10 @@ class Plan:
         waiting = lacking(self.suite, self._expanded)
         return of_tasks(self.suite, {c.spec.task for c in waiting}) if waiting else None
 
-    def with_tuned(self, tuned: Tuned) -> Plan:
-        """The same plan with further tuned step sizes."""
-        return replace(self, suite=self.suite.model_copy(update={"tuned": with_more(self.suite.tuned, tuned)}))
-
     @cached_property
     def _expanded(self) -> list[Cell]:
-        return expand(
-            self.suite,
-            device=self.device,
-            settings=self.settings,
-            objects=self.objects,
-            compiled=self.execution.compiled,
-        )
+        compiled = self.execution.compiled
+        return expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
 
 
 def opened(suite: Suite) -> tuple[Suite, list[str]]:
@@ -135,10 +127,7 @@ def opened(suite: Suite) -> tuple[Suite, list[str]]:
 
 
 def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[list[Entry], list[Method]]:
-    """Algorithms as entries of a suite, and the objects among them that no other process can import.
-
-    An importable object or class becomes an entry ``module:Class``, labelled with its name.
-    """
+    """Algorithms as entries of a suite, ``module:Class`` where that can be imported, and the objects that cannot be."""
     entries: list[Entry] = []
     objects: list[Method] = []
     for given in algorithms:
@@ -150,11 +139,6 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
         entries.append({"name": place or method.name, "label": method.name})
         objects += [] if place else [method]
     return entries, objects
-
-
-def allowed_plugins(tasks: Sequence[str], algorithms: Sequence[Entry], every: bool) -> Allowed:
-    """The file plug-ins that a suite may name: the caller's, or ``every`` one next to it."""
-    return "beside" if every else [*tasks, *(a if isinstance(a, str) else a["name"] for a in algorithms)]
 
 
 def select(suite: str | Suite | None, tasks: Sequence[str], algorithms: Sequence[Entry], execution: Execution) -> Suite:
@@ -211,6 +195,10 @@ def _build(values: dict[str, Any]) -> Suite:
         raise InputError(validation_text(error, model=Suite)) from None
 
 
+def _names(algorithms: Sequence[Entry]) -> list[str]:
+    return [a if isinstance(a, str) else a["name"] for a in algorithms]
+
+
 def _placed(task: Task) -> str | Task:
     """Where workers can load an unregistered task from; the object itself if they cannot."""
     registry.adopt(task)
@@ -219,7 +207,7 @@ def _placed(task: Task) -> str | Task:
 
 def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -> Suite:
     """Keep the rows of the named tasks and algorithms; ``InputError`` for a name that no row has."""
-    labels = [a if isinstance(a, str) else a["name"] for a in algorithms]
+    labels = _names(algorithms)
     known = {"task": {r.task for r in suite.rows}, "algorithm": {n for r in suite.rows for n in (r.name, r.display)}}
     for kind, names in (("task", tasks), ("algorithm", labels)):
         for name in names:
@@ -244,9 +232,40 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -
     if tasks:
         values["tasks"] = [own_tasks[t].model_dump(exclude_none=True) if t in own_tasks else t for t in tasks]
     if algorithms:
-        names = [a if isinstance(a, str) else a["name"] for a in algorithms]
+        names = _names(algorithms)
         values["algorithms"] = [
             own_methods[n].model_dump(exclude_none=True) if n in own_methods else a
             for n, a in zip(names, algorithms, strict=True)
         ]
     return _build(values)
+
+
+_MAIN = ("__main__", "__mp_main__", "builtins")  #: Modules that are other code, or none, in another process.
+_FILE_PLUGIN = "parvibench_plugin_"
+
+
+def importable(method: Method) -> str:
+    """``module:attribute`` or ``file.py:attribute`` of an algorithm or of its class; empty where there is none.
+
+    None have what is defined in a notebook, in the main program or within a function, and an object with attributes of
+    its own that no module holds: its class alone would make another one.
+    """
+    owner = type(method)
+    module = sys.modules.get(owner.__module__)
+    if module is None or owner.__module__ in _MAIN:
+        return ""
+    place = _place(owner.__module__)
+    for attribute, value in list(vars(module).items()):
+        if value is method or (value is owner and not vars(method)):
+            return f"{place}:{attribute}" if place else ""
+    return ""
+
+
+def _place(module: str) -> str:
+    """How a module is named on the command line; empty where it cannot be imported again."""
+    if module.startswith(_FILE_PLUGIN):
+        return str(Path(str(sys.modules[module].__file__)).resolve())
+    try:
+        return module if importlib.util.find_spec(module) is not None else ""
+    except (ImportError, ValueError):
+        return ""

@@ -1,26 +1,36 @@
 """``load`` and ``report``: stored runs as results, pages, tables and figures."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
+from parvibench.board.packing import pack
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE
-from parvibench.reporting.page import reports_index
+from parvibench.harness.store.store import Store
+from parvibench.reporting.doubts import doubts as doubts
+from parvibench.reporting.facts import board as lb
+from parvibench.reporting.facts.against import beside as beside
+from parvibench.reporting.facts.against import published as published
+from parvibench.reporting.facts.averages import by_method
+from parvibench.reporting.facts.run import Facts
+from parvibench.reporting.formatting import interval
+from parvibench.reporting.page.report_files import write_figure as write_figure
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.page.reports_index import write_index as write_index
+from parvibench.reporting.page.text_tables import print_leaderboard as print_leaderboard
+from parvibench.reporting.page.text_tables import to_latex as to_latex
+from parvibench.reporting.page.text_tables import to_markdown
+from parvibench.reporting.presented import Results as Results
+from parvibench.reporting.text import leaders
+from parvibench.tracking.archive import rebuild
+from parvibench.tracking.content import Ranking, Shown
+from parvibench.tracking.mirror import MirrorObserver
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from parvibench.reporting.facts.run import Facts
-    from parvibench.reporting.presented import Results as Results
-    from parvibench.tracking.mirror import MirrorObserver, Ranking
-
-    #: A run: its results, or the folder of a store (its latest run).
-    Run = Results | str | Path
+#: A run: its results, or the folder of a store (its latest run).
+Run = Results | str | Path
 
 
 def load(
@@ -42,13 +52,8 @@ def load(
         StoreError: no such run, or the server cannot be reached.
         InputError: the run has no such task.
     """
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-
     where = Store(Path(store))
     if tracking_uri is not None:
-        from parvibench.tracking.archive import rebuild
-
         run = rebuild(tracking_uri, where, run).id
     results = Results.load(where, run)
     return results.of_tasks(tasks) if tasks else results
@@ -85,47 +90,12 @@ def report(
         return write(results, folder, compact=compact)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "leaderboard.tex"
-    path.write_text(latex(results), encoding="utf-8")
+    path.write_text(to_latex(results), encoding="utf-8")
     return path
-
-
-def doubts(results: Results) -> list[str]:
-    """What to know of the ranks of a run; files of tasks that its suite names are imported."""
-    from parvibench.reporting.doubts import doubts as found
-
-    return found(results)
-
-
-def published(where: str) -> pd.DataFrame:
-    """Published results: of a suite that ships, of a ``results.parquet``, or at its https address.
-
-    Raises:
-        InputError: there are none.
-    """
-    from parvibench.reporting.facts import against
-
-    return against.published(where)
-
-
-def against(results: Results, published: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Published results beside those of a run, and sentences on pairs and differences; see ``reporting.facts.against``."""
-    from parvibench.reporting.facts import against
-
-    return against.beside(results.values(), published)
-
-
-def latex(results: Results) -> str:
-    """The leaderboard of a run as a LaTeX table."""
-    from parvibench.reporting.page.text_tables import to_latex
-
-    return to_latex(results)
 
 
 def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, *, compact: bool = False) -> Path:
     """Write the page of a run with its files, and mirror them to MLflow; the path of the page."""
-    from parvibench.board.packing import pack
-    from parvibench.reporting.page.report_files import write_report
-
     page = write_report(results, folder, compact=compact)
     if compact:
         pack(results.store, folder / "results.zip", run=results.run, points=results.points)
@@ -137,13 +107,6 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 
 def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
-    from parvibench.reporting.facts import board as lb
-    from parvibench.reporting.facts.averages import by_method
-    from parvibench.reporting.formatting import interval
-    from parvibench.reporting.page.text_tables import to_markdown
-    from parvibench.reporting.text import leaders
-    from parvibench.tracking.content import Ranking, Shown
-
     legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
     for label, rank, rows in by_method(results.board):
@@ -164,26 +127,3 @@ def ranking(results: Facts) -> Ranking:
             cells[task, label] = Shown(float(row["floor_ratio"]), {k: v for k, v in tags.items() if v}, told)
     metrics |= {"solved": statistics.fmean(solved.values())} if solved else {}
     return Ranking(f"## {tables}\n\n{legend.partition(chr(10))[2].strip()}\n", cells, metrics)
-
-
-def write_figure(run: Run, figure: str, to: str | Path, *, pdf: bool = False) -> list[Path]:
-    """Write one figure of the report, by name, as SVG or PNG or as PDF, with its data as CSV; the paths of the files.
-
-    Raises:
-        InputError: the report has no such figure.
-    """
-    from parvibench.reporting.page import report_files
-
-    return report_files.write_figure(loaded(run), figure, Path(to), pdf=pdf)
-
-
-def write_index(folder: str | Path) -> Path:
-    """Write ``index.html`` over the reports in the folders of ``folder``; its path."""
-    return reports_index.write_index(Path(folder))
-
-
-def print_leaderboard(results: Results, console: Any) -> None:
-    """Print the leaderboard to a Rich console, as the command line does."""
-    from parvibench.reporting.page import text_tables
-
-    text_tables.print_leaderboard(results, console)

@@ -1,33 +1,37 @@
 """``run``: a suite, or tasks and algorithms, into a result store; and a forecast of it."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from parvibench.harness.execution import DEFAULT_STORE as DEFAULT_STORE
-from parvibench.harness.execution import DEFAULT_TIMEOUT_S as DEFAULT_TIMEOUT_S
+from parvibench.core.algorithm import Algorithm
+from parvibench.core.result import CellRecord as CellRecord
+from parvibench.core.task import Task
 from parvibench.harness.execution import Execution as Execution
-from parvibench.harness.store.files import output_place as output_place
+from parvibench.harness.forecast import predict, starting
+from parvibench.harness.session import Observer as Observer
+from parvibench.harness.session import run_cells, why_not_run
+from parvibench.harness.store.files import output_place
+from parvibench.harness.store.store import RunRecord as RunRecord
+from parvibench.harness.store.store import Store, is_final
+from parvibench.harness.suite.cells import Cell as Cell
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import with_more
+from parvibench.harness.workers.executors import News as News
+from parvibench.harness.workers.jobs import ChunkJob as ChunkJob
+from parvibench.metrics.own_floors import with_floors
+from parvibench.reference.build import built_in
+from parvibench.reporting.presented import Results
+from parvibench.tracking.mirror import MirrorObserver
 
-if TYPE_CHECKING:
-    from parvibench.core.algorithm import Algorithm
-    from parvibench.core.result import CellRecord as CellRecord
-    from parvibench.core.task import Task
-    from parvibench.harness.session import Observer as Observer
-    from parvibench.harness.store.store import RunRecord as RunRecord
-    from parvibench.harness.suite.cells import Cell as Cell
-    from parvibench.harness.suite.suite import Suite
-    from parvibench.harness.workers.executors import Progress as Progress
-    from parvibench.reporting.presented import Results
-    from parvibench.tracking.mirror import MirrorObserver
-
-    from .plan import Plan
+from .certify import references_of_draws
+from .plan import Plan
+from .report import write
+from .tune import tune_suite
 
 
 def run(
@@ -65,17 +69,8 @@ def run(
         InputError: unknown names or options, bad settings, a negative budget, no compiler, a suite without tuned step
             sizes. Nothing has been computed then.
     """
-    from parvibench.harness.session import run_cells
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-    from parvibench.tracking.mirror import MirrorObserver
-
-    from .plan import Plan
-
-    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    plan = Plan.of(suite, tasks=tasks, algorithms=algorithms, settings=settings, execution=execution, **options)
     if plan.posteriors:
-        from .certify import references_of_draws
-
         plan = replace(plan, suite=references_of_draws(plan.suite, warn))
     if plan.execution.tune:
         plan = _tuned_first(plan, warn, observers, command)
@@ -87,22 +82,13 @@ def run(
     page = None if report is None else output_place(report, folder=True)
     mirror = MirrorObserver(store.root) if tracking is True else tracking or None
     _require_floors(cells, warn)
+    observers = [*observers, *([mirror] if mirror else [])]
+    suite_as_run = plan.suite.resolved()
     ran = run_cells(
-        cells,
-        store,
-        plan.executor,
-        suite=plan.suite.resolved(),
-        profile=execution.profile,
-        command=command,
-        changed=execution.changed,
-        observers=[*observers, *([mirror] if mirror else [])],
-        fresh=execution.fresh,
-        retry_failed=execution.retry_failed,
+        cells, store, plan.executor, suite=suite_as_run, execution=execution, command=command, observers=observers
     )
     results = Results.of(ran)
     if page is not None:
-        from .report import write
-
         write(results, page, mirror)
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
@@ -111,9 +97,6 @@ def run(
 
 def _require_floors(cells: Sequence[Cell], warn: Callable[[str], None]) -> None:
     """Simulate the noise floors that user-built references lack at the cells' sample sizes, once for all workers."""
-    from parvibench.metrics.own_floors import with_floors
-    from parvibench.reference.build import built_in
-
     for cell in {(cell.task, cell.samples): cell for cell in cells}.values():
         task = cell.loaded[0] if cell.loaded else cell.load_task()
         if not built_in(task):
@@ -122,8 +105,6 @@ def _require_floors(cells: Sequence[Cell], warn: Callable[[str], None]) -> None:
 
 def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Observer], command: str) -> Plan:
     """Tune the tasks that lack step sizes; the plan with the chosen values."""
-    from .tune import tune_suite
-
     part = plan.untuned_part()
     if part is None:
         return plan
@@ -133,7 +114,8 @@ def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Ob
     )
     for pair, why in done.left_out.items():
         warn(f"{pair} has no tuned step size: {why}")
-    return plan.with_tuned(done.tuned)
+    tuned = with_more(plan.suite.tuned, done.tuned)
+    return replace(plan, suite=plan.suite.model_copy(update={"tuned": tuned}))
 
 
 class Forecast(NamedTuple):
@@ -158,19 +140,9 @@ class Forecast(NamedTuple):
         return sum(row["state"] == "to run" and row["predicted_seconds"] is None for row in self.cells)
 
 
-def forecast(
-    suite: str | Suite | None = None, *, tasks: Sequence[str | Task] = (),
-    algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None, execution: Execution | None = None, **options: Any,
-) -> Forecast:  # fmt: skip
+def forecast(suite: str | Suite | None = None, **arguments: Any) -> Forecast:
     """Predict the time of ``run`` with the same arguments; it raises the same errors and writes nothing."""
-    from parvibench.harness.cell_runs import why_not_run
-    from parvibench.harness.forecast import predict, starting
-    from parvibench.harness.store.store import Store, is_final
-
-    from .plan import Plan
-
-    plan = Plan.of(suite, tasks, algorithms, settings, execution or Execution.of(**options))
+    plan = Plan.of(suite, **arguments)
     execution = plan.execution
     cells, store = plan.cells(tuned=not execution.tune), Store(execution.out)
     rows: list[dict[str, Any]] = []
@@ -180,9 +152,12 @@ def forecast(
         if execution.fresh or not is_final(store.usable(cell.key), execution.retry_failed):
             refusal = why_not_run(cell)
             state = "to run" if refusal is None else f"{refusal[0]}: {refusal[1].splitlines()[0]}"
-        rows.append(_forecast_row(cell, state))
+        row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
+        row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
+        row |= {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}
+        rows.append(row)
         if state == "to run":
-            waiting.append((cell, rows[-1]))
+            waiting.append((cell, row))
     known: dict[str, list[float]] = {}  # of each method, and of all
     for (cell, row), one in zip(waiting, predict([c for c, _ in waiting], store), strict=True):
         row["predicted_seconds"] = one
@@ -195,9 +170,3 @@ def forecast(
     if waiting and count and execution.ray is None:
         seconds += starting(sum(len(cell.chunks) for cell, _ in waiting), processes)
     return Forecast(rows, seconds, processes, plan.notes(cells), execution.tune and plan.untuned_part() is not None)
-
-
-def _forecast_row(cell: Cell, state: str) -> dict[str, Any]:
-    row: dict[str, Any] = {k: getattr(cell, k) for k in ("task", "algorithm", "label", "key")}
-    row |= {"replicates": cell.n_replicates, "chunks": len(cell.chunks)}
-    return row | {"budget": cell.spec.budget.model_dump(exclude_none=True), "state": state, "predicted_seconds": None}

@@ -1,7 +1,5 @@
 """``merge``, ``verify``, ``submit`` and ``accept``: stores made on several machines, or by other people."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 import warnings
@@ -9,17 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
+
+from parvibench.board import accepting, verification
+from parvibench.board.accepting import Accepted as Accepted
+from parvibench.board.packing import Manifest as Manifest
+from parvibench.board.packing import pack, read, sources_of
+from parvibench.board.terms import Terms
+from parvibench.board.verification import Verification as Verification
 from parvibench.core.errors import InputError
 from parvibench.harness.execution import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
-from parvibench.harness.store.files import output_place
+from parvibench.harness.store import merging
+from parvibench.harness.store.files import output_place, write_atomically
+from parvibench.harness.store.store import Store
+from parvibench.reporting.page.report_files import write_report
+from parvibench.reporting.presented import Results
 
-if TYPE_CHECKING:
-    from parvibench.board.accepting import Accepted as Accepted
-    from parvibench.board.packing import Manifest as Manifest
-    from parvibench.board.verification import Verification as Verification
-    from parvibench.reporting.presented import Results
+from .plan import select
 
 
 def merge(
@@ -41,10 +47,6 @@ def merge(
     Raises:
         StoreError: a store without a run, runs of different suites, or a damaged file.
     """
-    from parvibench.harness.store import merging
-    from parvibench.harness.store.store import Store
-    from parvibench.reporting.presented import Results
-
     into = Store(output_place(out, folder=True))
     run, notes = merging.merge([Store(Path(s)) for s in stores], into, samples=samples)
     for note in notes:
@@ -62,22 +64,15 @@ def verify(
 ) -> Verification:
     """Run parts of a store's latest run again, and compare.
 
-    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware.
-
-    Args:
-        store: folder.
-        replicates: about how many to run again.
-        seed: of the choice; by default unpredictable.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        timeout: wall-clock limit of a chunk of replicates, s.
+    Nothing in the store is run as code: plug-ins are not verified, nor are seconds and cells made on other hardware. About
+    so many ``replicates`` are run again; by default their choice is unpredictable. ``workers`` and ``timeout``, s, are
+    those of ``run``.
 
     Raises:
         StoreError: no run, or damaged files.
     """
-    from parvibench.board import verification
-    from parvibench.harness.store.store import Store
-
-    return verification.verify(Store(Path(store)), replicates, Execution(workers=workers, timeout=timeout), seed)
+    execution = Execution.of(workers=workers, timeout=timeout)
+    return verification.verify(Store(Path(store)), replicates, execution, seed)
 
 
 def submit(
@@ -98,13 +93,6 @@ def submit(
         InputError: no name, a text that is too long, or a plug-in whose source is not the one that was run.
         StoreError: no run, or damaged files.
     """
-    from parvibench.board import accepting
-    from parvibench.board.packing import pack, sources_of
-    from parvibench.board.terms import Terms
-    from parvibench.harness.store.store import Store
-
-    from .plan import select
-
     if not name.strip():
         raise InputError("--name: a submission needs a name, such as the method's")
     where = Store(Path(store))
@@ -138,30 +126,22 @@ def accept(
 ) -> Accepted:
     """Check a submission, run its built-in methods again, add it to the board of its suite, and write the board's page.
 
-    Args:
-        archive: as ``submit`` makes it; untrusted, and nothing in it is run.
-        reports: folder with a published report per suite.
-        out: store of the reruns: the same call resumes them.
-        container: archive of the maintainers' own run of its plug-ins.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        timeout: wall-clock limit of a chunk of replicates, s.
+    The ``archive`` is as ``submit`` makes it: untrusted, and nothing in it is run. ``reports`` has a published report per
+    suite; ``out`` is the store of the reruns, which the same call resumes; ``container`` the archive of the maintainers' own
+    run of its plug-ins. ``workers`` and ``timeout``, s, are those of ``run``.
 
     Raises:
         InputError: no archive of results, no board of its suite, rows that break the board's rules, or a page that would
             lose pictures.
         RefusedError: cells that differ from reruns here.
     """
-    from parvibench.board import accepting
-    from parvibench.board.packing import read
-    from parvibench.harness.store.store import Store
-
     store = Store(output_place(out, folder=True))
     suite, known = read(Path(archive)).manifest.suite, _boards(Path(reports))
     if suite not in known:
         raise InputError(f"{reports}: no board of suite {suite[:80]!r}; there are {', '.join(known) or 'none'}")
     board = known[suite][0]
     output_place(board / "index.html")
-    execution = Execution(workers=workers, timeout=timeout)
+    execution = Execution.of(workers=workers, timeout=timeout)
     other = None if container is None else Path(container)
     accepted = accepting.accept(Path(archive), board, store, execution, container=other)
     write_board(board, accepted)
@@ -176,14 +156,9 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
     Raises:
         InputError: not the folder of a published report, or the page would have fewer pictures than the one that is there.
     """
-    from parvibench.board.accepting import assemble
-    from parvibench.harness.store.files import write_atomically
-    from parvibench.reporting.page.report_files import write_report
-    from parvibench.reporting.presented import Results
-
     folder = output_place(Path(board) / "index.html").parent
     with tempfile.TemporaryDirectory() as aside:
-        store, marks, points = assemble(folder, Path(aside) / folder.resolve().name, new)
+        store, marks, points = accepting.assemble(folder, Path(aside) / folder.resolve().name, new)
         results = replace(Results.load(store), marks=marks, points=points)
         page = Path(aside) / "page"
         try:
@@ -220,8 +195,6 @@ def _pictures(page: Path) -> int:
 
 def _boards(reports: Path) -> dict[str, tuple[Path, str | None, dict[str, Any]]]:
     """Suite -> folder, profile and protocol of its published report."""
-    import pandas as pd
-
     found = {}
     for file in sorted(reports.glob("*/results.parquet")):
         facts = pd.read_parquet(file, columns=[]).attrs

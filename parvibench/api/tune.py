@@ -1,28 +1,29 @@
 """``tune``: step sizes on the grids of a suite; and a forecast of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError
+from parvibench.core.result import Status
+from parvibench.core.task import Task
 from parvibench.harness.execution import DEFAULT_STORE, Execution
+from parvibench.harness.forecast import predict
+from parvibench.harness.session import Observer, make_executor, run_cells
+from parvibench.harness.store.results import StoredRun
+from parvibench.harness.store.store import Store
+from parvibench.harness.suite.cells import Cell
 from parvibench.harness.suite.entries import Tuned
+from parvibench.harness.suite.suite import Suite
+from parvibench.harness.suite.tuned_values import suite_text, write_tuned
+from parvibench.harness.suite.tuning import ADDED, EXTENSIONS, FINALISTS, SHARE, Tried, Tuner
+from parvibench.reporting.presented import Results
 from parvibench.suites import shipped
 
-if TYPE_CHECKING:
-    from parvibench.core.algorithm import Algorithm, Method
-    from parvibench.core.task import Task
-    from parvibench.harness.session import Observer
-    from parvibench.harness.store import results as stored
-    from parvibench.harness.suite.cells import Cell
-    from parvibench.harness.suite.grids import Tried
-    from parvibench.harness.suite.suite import Suite
-    from parvibench.reporting.presented import Results
-
-    from .plan import Plan
+from .plan import Plan
+from .report import load
 
 
 class Tuning(NamedTuple):
@@ -52,29 +53,17 @@ def tune(
 ) -> Tuning:
     """Choose step sizes on the grid of a suite, for its algorithms or for others under its protocol.
 
-    Args:
-        suite: name of a shipped suite or path of a suite file, with a ``tune`` section.
-        tasks: names. They restrict the suite, or extend it by tasks that it lacks.
-        algorithms: names, ``module:Class``, objects or classes; likewise.
-        settings: overrides per algorithm name or label.
-        profile: of the suite; by default its first.
-        workers: number of processes; 0 runs in this one. By default one per CPU.
-        out: store of the tuning runs.
-        allow_plugins: load the files next to the suite that it names as ``file.py:OBJECT``.
-        write: suite file in which the chosen values are stored; values of other cells stay. None writes nothing.
-        command: the command line, stored as provenance.
-        observers: notified of the start, the progress and the end of cells.
+    ``suite`` is the name of a shipped suite or the path of a suite file, with a ``tune`` section; ``out`` the store of the
+    tuning runs; ``write`` a suite file in which the chosen values are stored, where values of other cells stay (None writes
+    nothing). The other arguments are those of ``run`` and, from ``profile`` on, fields of ``Execution``.
 
     Raises:
         InputError: unknown names, no ``tune`` section, no algorithm with a step size, a file that cannot be written.
     """
-    from parvibench.harness.suite.tuned_values import write_tuned
-
-    from .report import load
-
     file = None if write is None else Path(write)
     plan, text = _plan(
-        suite, tasks, algorithms, settings, file, profile=profile, workers=workers, out=Path(out), allow_plugins=allow_plugins
+        suite, file, tasks=tasks, algorithms=algorithms, settings=settings, profile=profile, workers=workers,
+        out=Path(out), allow_plugins=allow_plugins,
     )  # fmt: skip
     try:
         done = tune_suite(
@@ -98,12 +87,6 @@ def tune_suite(
         InputError: the suite has no grid, or no algorithm of it has a step size to choose.
         KeyboardInterrupt: tuning was interrupted.
     """
-    from parvibench.core.result import Status
-    from parvibench.harness.session import make_executor, run_cells
-    from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.tuning import Tuner
-    from parvibench.reporting.presented import Results
-
     tuner = Tuner(suite, settings=settings or {}, objects=objects)
     if not tuner.first_cells():
         raise InputError("nothing to tune: no algorithm here has a step_size and supports one of these tasks")
@@ -111,10 +94,11 @@ def tune_suite(
     named = {**suite.resolved(), "name": f"{suite.name}-tuning"[:64]}
     rounds = []
 
-    def measured(cells: Sequence[Cell]) -> stored.StoredRun:
+    def measured(cells: Sequence[Cell]) -> StoredRun:
+        store, of_profile = Store(execution.out), Execution(profile=execution.profile)
         found = run_cells(
-            cells, Store(execution.out), executor, suite=named, profile=execution.profile, command=command, observers=observers
-        )  # fmt: skip
+            cells, store, executor, suite=named, execution=of_profile, command=command, observers=observers
+        )
         if any(c.status is Status.INTERRUPTED for c in found.cells):
             raise KeyboardInterrupt
         rounds.append(found)
@@ -135,17 +119,10 @@ class TuningForecast(NamedTuple):
 
 
 def forecast(
-    suite: str, *, tasks: Sequence[str] = (), algorithms: Sequence[str | Algorithm | type[Algorithm]] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None, profile: str | None = None,
-    out: str | Path = DEFAULT_STORE / "tuning", allow_plugins: bool = False, write: Path | None = None,
-) -> TuningForecast:  # fmt: skip
+    suite: str, *, out: str | Path = DEFAULT_STORE / "tuning", write: Path | None = None, **arguments: Any
+) -> TuningForecast:
     """Predict the time of ``tune`` with the same arguments."""
-    from parvibench.harness.forecast import predict
-    from parvibench.harness.store.store import Store
-    from parvibench.harness.suite.grids import ADDED
-    from parvibench.harness.suite.tuning import EXTENSIONS, FINALISTS, SHARE, Tuner
-
-    plan, _ = _plan(suite, tasks, algorithms, settings, write, profile=profile, allow_plugins=allow_plugins)
+    plan, _ = _plan(suite, write, **arguments)
     tuner = Tuner(plan.suite, settings=plan.settings, objects=plan.objects)
     grids = tuner.one_of_each()
     seconds = predict([cell for cell, _ in grids], Store(Path(out)))
@@ -156,16 +133,9 @@ def forecast(
     return TuningForecast(sum(values for _, values in known), first, finals, growth, len(seconds) - len(known))
 
 
-def _plan(
-    suite: str, tasks: Sequence[str], algorithms: Sequence[str | Algorithm | type[Algorithm]],
-    settings: Mapping[str, Mapping[str, Any]] | None, write: Path | None, **options: Any,
-) -> tuple[Plan, str]:  # fmt: skip
+def _plan(suite: str, write: Path | None, **arguments: Any) -> tuple[Plan, str]:
     """What is tuned, and the text of the suite file for the chosen values; ``InputError`` where that cannot be used."""
-    from parvibench.harness.suite.tuned_values import suite_text
-
-    from .plan import Plan
-
-    plan = Plan.of(suite, tasks, algorithms, settings, Execution(device="cpu", **options))
+    plan = Plan.of(suite, device="cpu", **arguments)
     if write is None:
         return plan, ""
     return plan, suite_text(write, Path(str(shipped().get(suite, suite))).read_text(), plan.execution.profile)

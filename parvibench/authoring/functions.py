@@ -92,10 +92,7 @@ class FunctionSampler(Algorithm[AlgorithmSettings, Running]):
         return Running(x, made)
 
     def step(self, problem: Problem, settings: Any, state: Running, streams: Streams) -> Running:
-        """The next state of the function; ``BudgetExhausted`` where it has ended, ``InputError`` within the first steps.
-
-        ``ShapeError`` for a state of another shape than the initial points.
-        """
+        """The next state; ``BudgetExhausted`` where the function has ended, ``InputError`` in its first steps."""
         try:
             found = next(state.states)
         except StopIteration:

@@ -20,8 +20,7 @@ from parvibench.core import registry
 from parvibench.core.errors import InputError, RefusedError
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.execution import Execution
-from parvibench.harness.records import now
-from parvibench.harness.session import make_executor, run_cells
+from parvibench.harness.session import make_executor, now, run_cells
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.store.files import sha256
 from parvibench.harness.store.store import RunCell, RunRecord, Store

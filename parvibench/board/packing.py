@@ -172,10 +172,7 @@ def source_name(algorithm: str) -> str:
 
 
 def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
-    """The source files of the plug-ins among these records, by their name in the archive.
-
-    ``InputError`` where one is gone, has changed since the run or lies outside the working directory.
-    """
+    """Source files of the records' plug-ins by name in the archive; ``InputError`` where one is gone, changed or elsewhere."""
     found: dict[str, bytes] = {}
     for record in records:
         if not record.spec.source or not registry.is_elsewhere(record.algorithm):
@@ -185,7 +182,10 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
             raise InputError(
                 f"{record.algorithm}: run it from the folder of its file, so that it is named without folders above"
             )
-        path = Path(place) if place.endswith(".py") else _module_file(place)
+        path = Path(place)
+        if not place.endswith(".py"):
+            with contextlib.suppress(ImportError, ValueError):
+                path = Path(getattr(importlib.util.find_spec(place), "origin", None) or "")
         content = path.read_bytes() if path.is_file() else b""
         if sha256(content) != record.spec.source:
             raise InputError(
@@ -196,17 +196,8 @@ def sources_of(records: Iterable[CellRecord]) -> dict[str, bytes]:
     return found
 
 
-def _module_file(module: str) -> Path:
-    with contextlib.suppress(ImportError, ValueError):
-        return Path(getattr(importlib.util.find_spec(module), "origin", None) or "")
-    return Path()
-
-
 def read(path: Path) -> Archive:
-    """The content of an archive, checked: sizes and numbers before anything is unpacked, then digests, records and curves.
-
-    ``InputError`` where it cannot be read, or is not an archive of this form.
-    """
+    """The content of an archive, sizes checked before it is unpacked; ``InputError`` where it is not one of this form."""
     try:
         with _limited_memory():
             content = read_text(path, MOST_BYTES)

@@ -15,11 +15,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from parvibench.api import check as api
-from parvibench.api import compare as comparing
-from parvibench.api import report, stores
-from parvibench.api.compare import interval, number
-from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
+from parvibench import api
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S, interval, number
 from parvibench.core.errors import InputError
 
 from . import shared
@@ -80,13 +77,15 @@ def check(
                 first.append(f"first failure: {question.algorithm}, {question.name}: {test.reason}")
                 show.print(first[0])
 
-        findings = api.check(
+        findings = api.check.check(
             names, tasks=task or (), baseline=baseline, iterations=iterations, allow_diverged=allow_diverged,
             exact=_CLAIMS[exact] if exact else None, seed=seed, workers=processes, each=settings, notify=show,
             fail_fast=fail_fast, stoppable=True, red=red,
         )  # fmt: skip
-    options = _options(setting or (), iterations, allow_diverged) + (f" --exact {exact}" if exact else "")
-    return _write(replace(findings, options=dict.fromkeys(names, options)), as_json)
+    options = [*(f"--set {shlex.quote(pair)}" for pair in setting or ()), f"--iterations {iterations}"]
+    options += [f"--allow-diverged {allow_diverged:g}"] if allow_diverged else []
+    options += [f"--exact {exact}"] if exact else []
+    return _write(replace(findings, options=dict.fromkeys(names, " ".join(options))), as_json)
 
 
 @app.command(
@@ -123,7 +122,7 @@ def calibrate(
     """
     out = shared.output_place(out, folder=True)
     with progress() as show:
-        outcome = api.calibrate(
+        outcome = api.check.calibrate(
             model, algorithm, settings=shared.parse_settings(setting, [algorithm]).get(algorithm), simulator=simulator, out=out, notify=show,
             sets=sets, level=level, chains=chains, evaluations=evaluations, batch=batch, seed=seed,
         )  # fmt: skip
@@ -141,7 +140,7 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
     if path.is_file() and not yes and not sys.stdin.isatty():
         raise InputError(f"--update asks before it changes {path}, and there is no terminal to answer: add --yes")
     with progress() as show:
-        made, lines = api.record(names, path, notify=show, **options)
+        made, lines = api.check.record(names, path, notify=show, **options)
     if lines is not None:
         for line in [*lines, f"{len(lines)} changes" if lines else "no change beyond chance"]:
             answer(line)
@@ -152,15 +151,9 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
     return 0
 
 
-def _options(pairs: Sequence[str], iterations: int, allow_diverged: float) -> str:
-    """The options about a sampler, as on the command line."""
-    given = [*(f"--set {shlex.quote(pair)}" for pair in pairs), f"--iterations {iterations}"]
-    return " ".join([*given, *([f"--allow-diverged {allow_diverged:g}"] if allow_diverged else [])])
-
-
-def _write(findings: api.Findings, as_json: bool) -> int:
+def _write(findings: api.check.Findings, as_json: bool) -> int:
     """Write the outcome as text or JSON; the exit code."""
-    output = api.formats()
+    output = api.check.output
     if as_json:
         shared.print_json(output.document(findings))
     else:
@@ -193,23 +186,23 @@ def compare(
 
     Replicates are paired where the runs share seed and particles.
     """
-    found = comparing.write_comparison(_loaded(run_a, out), _loaded(run_b, out), to or out / "compare", metric)
+    found = api.compare.write_comparison(_loaded(run_a, out), _loaded(run_b, out), to or out / "compare", metric)
     if as_json:
         print_json(found.document())
         return
     _print_comparison(found)
 
 
-def _loaded(run: str, out: Path) -> report.Results:
+def _loaded(run: str, out: Path) -> api.report.Results:
     """A run of the store ``out`` by its id, or the latest of another store by its folder."""
     if Path(run).is_dir():
-        return report.load(run)
+        return api.report.load(run)
     if not (out / "runs" / f"{run}.json").is_file():
         raise InputError(f"{run}: no folder of that name, and no run of that id in the store {out}")
-    return report.load(out, run)
+    return api.report.load(out, run)
 
 
-def _print_comparison(found: comparing.Comparison) -> None:
+def _print_comparison(found: api.compare.Comparison) -> None:
     table = new_table("differs", "first", "second", "in")
     for row in found.conditions.to_dict("records"):
         where = f"{row['cells']} of {row['shared']} cells, such as {row['example']}" if row["cells"] else "the run"
@@ -250,7 +243,7 @@ def verify(
 
     No code from the store is run: plug-ins are not verified, nor are seconds and cells made on other hardware.
     """
-    found = stores.verify(store, replicates, seed=seed, workers=workers, timeout=timeout)
+    found = api.stores.verify(store, replicates, seed=seed, workers=workers, timeout=timeout)
     if as_json:
         print_json(found.document())
     else:
@@ -259,7 +252,7 @@ def verify(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_verification(found: stores.Verification) -> None:
+def _print_verification(found: api.stores.Verification) -> None:
     for check in found.checks:
         if check.reason:
             answer(f"{check.verdict}: {check.task} / {check.label}, replicate {check.replicate}: {check.reason}")

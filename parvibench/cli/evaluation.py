@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from parvibench.api.run import DEFAULT_STORE
+from parvibench import api
+from parvibench.api.listing import DEFAULT_STORE
 
 from . import shared
 from .shared import Json, Out, answer, listed, names_of, new_table, note, out_console, print_json
@@ -37,10 +38,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Compare samples with the reference of a task, or with trusted reference draws, by several metrics."""
-    from parvibench.api.evaluate import evaluate_files
-
     stated = shared.parse_numbers(cost, "--cost")
-    found = evaluate_files(
+    found = api.evaluate.evaluate_files(
         samples, task, metric, reference=reference or (), columns=listed(columns), variables=listed(variables),
         axes=axes or "", weights=weights or "", cost=stated, label=label, out=out, command=shared.command_line(),
         notify=lambda what, done, _: None if done else note(f"{what}, simulated once"),
@@ -52,11 +51,11 @@ def evaluate(
     _print(document, found.doubt)
     sizes = (row["equivalent_sample_size"] for row in document["metrics"])
     best = next(filter(None, sizes), None)
-    if found.cost and best:
-        per = 1e3 * best / found.cost.score_evaluations
+    if stated and best:
+        per = 1e3 * best / stated["score_evaluations"]
         out_console.print(f"{per:.3g} equivalent exact draws per 1000 score evaluations")
     if found.report:
-        answer(f"stored as {found.label} (external), cost self-reported; report: {found.report}")
+        answer(f"stored as {label or samples[0].stem} (external), cost self-reported; report: {found.report}")
 
 
 _EQUIVALENT = {

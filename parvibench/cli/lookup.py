@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from parvibench.api import doctor as diagnosis
+from parvibench import api
 from parvibench.api import listing
 from parvibench.api.listing import KINDS
 from parvibench.core.errors import InputError
@@ -78,9 +78,7 @@ def show(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Show a task (facts, certificate), an algorithm (settings, presets), a metric (formula, power) or a suite."""
-    from parvibench.api import describe
-
-    facts = getattr(describe, kind)(name)
+    facts = getattr(api.describe, kind)(name)
     if as_json:
         print_json(facts)
     else:
@@ -148,7 +146,7 @@ def doctor(
 ) -> None:  # fmt: skip
     """Check the installation: versions, devices, data, store, tracking."""
     checks = []
-    for check in diagnosis.doctor_of_gpu() if gpu else diagnosis.doctor():
+    for check in api.doctor.doctor_of_gpu() if gpu else api.doctor.doctor():
         checks.append(check)
         if not as_json:
             mark = ("ok", "green") if check["ok"] else ("--", "yellow")

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from parvibench.api import run as api
-from parvibench.api.compare import count as counted
+from parvibench import api
+from parvibench.api.listing import count as counted
 
 from . import shared
 from .shared import duration
@@ -99,7 +99,7 @@ class Display:
         self._running: dict[tuple[str, int], dict[str, Any]] = {}
         self._done = self._todo = 0
 
-    def started(self, run: api.RunRecord, total: int, cached: int) -> None:
+    def started(self, run: api.run.RunRecord, total: int, cached: int) -> None:
         """Start the display, also again: tuning runs in rounds, each with its own number of cells."""
         self._todo, self._done, self._shown, self._printed, self._unprinted = total - cached, 0, 0.0, 0, 0
         self._running.clear()
@@ -111,13 +111,13 @@ class Display:
             self._show.__enter__()
             self._update()
 
-    def progress(self, progress: api.Progress) -> None:
+    def progress(self, job: api.run.ChunkJob, news: api.run.News) -> None:
         """Record a checkpoint of a running job."""
-        key = progress.job.cell.key, progress.job.chunk
-        self._running[key] = {**self._running.get(key, {}), "cell": progress.job.cell, **progress.news}
+        key = job.cell.key, job.chunk
+        self._running[key] = {**self._running.get(key, {}), "cell": job.cell, **news}
         self._update()
 
-    def finished(self, cell: api.Cell, record: api.CellRecord, folder: Path, cached: bool) -> None:
+    def finished(self, cell: api.run.Cell, record: api.run.CellRecord, folder: Path, cached: bool) -> None:
         """Count a cell; print its failure."""
         for key in [k for k in self._running if k[0] == cell.key]:
             del self._running[key]
@@ -134,7 +134,7 @@ class Display:
         if self._done == self._todo:
             self._show.print_line()
 
-    def ended(self, run: api.RunRecord) -> None:
+    def ended(self, run: api.run.RunRecord) -> None:
         """Stop the display; after an interruption print how to resume."""
         self._show.__exit__()
         if self._unprinted:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 from typer import Argument, Option
 
+from parvibench import api
 from parvibench.core.errors import InputError
 
 from .progress import progress
 from .shared import EXIT_FAILED, Json, StanLibrary, listed, names_of, note, out_console, print_json
 
 app = typer.Typer(no_args_is_help=True, help="Reference samples: build, verify, complete noise floors.")
-if TYPE_CHECKING:
-    from parvibench.api.certify import Notify
-
 _MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
 
 
@@ -29,10 +27,8 @@ def reference_verify(
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Recompute the checks of the shipped references. Exit code 1 if any fails."""
-    from parvibench.api.certify import verify_references
-
     found = {}
-    for name, checks in verify_references(tasks or ()):
+    for name, checks in api.certify.verify_references(tasks or ()):
         found[name] = checks
         for check in [] if as_json else checks:
             text = Text.assemble(_MARKS[check.passed], f" {name}: {check.name} ({check.found})")
@@ -90,9 +86,7 @@ def reference_build(
 
 def _sources(tasks: list[str], draws: list[str]) -> tuple[list[str], list[Path], int | None]:
     """Names of tasks, files of draws, which may stand among these, and the number of draws of a chain."""
-    from parvibench.api.certify import FORMATS
-
-    names = [t for t in tasks if ":" in t or Path(t).suffix.lower() not in FORMATS]
+    names = [t for t in tasks if ":" in t or Path(t).suffix.lower() not in api.certify.FORMATS]
     files = [Path(d) for d in [*draws, *tasks] if not d.isdecimal() and d not in names]
     if not names or (files and len(names) > 1):
         raise InputError(f"reference build: name {'one task, as file.py:OBJECT' if files else 'a task'}")
@@ -101,13 +95,11 @@ def _sources(tasks: list[str], draws: list[str]) -> tuple[list[str], list[Path],
 
 def _build(task: str, folder: Path | None, **options: Any) -> None:
     """Build a reference and print what was written; exit 1 where it is refused."""
-    from parvibench.api.certify import Refused, build_reference
-
     began = time.monotonic()
     try:
         with progress() as show:
-            built = build_reference(task, folder, notify=_announced(show), **options)
-    except Refused as refusal:
+            built = api.certify.build_reference(task, folder, notify=_announced(show), **options)
+    except api.certify.Refused as refusal:
         note(str(refusal))
         raise typer.Exit(EXIT_FAILED) from None
     if built.read:
@@ -118,7 +110,7 @@ def _build(task: str, folder: Path | None, **options: Any) -> None:
     note(f"{built.task}: {built.grade}: {built.path} ({time.monotonic() - began:.0f} s)")
 
 
-def _announced(show: Notify) -> Notify:
+def _announced(show: api.certify.Notify) -> api.certify.Notify:
     """Progress that also prints each new kind of work, with its forecast, once."""
     seen = set()
 
@@ -138,8 +130,6 @@ def reference_floors(
     folder: Annotated[Path | None, Option(help="Folder of the references. Default: the installed package.")] = None,
 ) -> None:  # fmt: skip
     """Simulate the noise floors that references lack, for a new metric or sample size. The draws stay."""
-    from parvibench.api.certify import complete_floors
-
     with progress() as show:
-        for name, changed in complete_floors(tasks or (), metric, folder, _announced(show)):
+        for name, changed in api.certify.complete_floors(tasks or (), metric, folder, _announced(show)):
             note(f"{name}: {changed or 'complete'}")

@@ -13,14 +13,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from parvibench.api import listing
-from parvibench.api import report as report_api
-from parvibench.api import run as run_api
-from parvibench.api import stores as stores_api
-from parvibench.api import tune as tune_api
-from parvibench.api.compare import count as counted
-from parvibench.api.compare import interval, number
-from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution
+from parvibench import api
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S, Execution, interval, number
+from parvibench.api.listing import count as counted
 from parvibench.core.errors import InputError
 
 from . import shared
@@ -76,9 +71,9 @@ def run(
 
     Finished cells are stored: the same command resumes an interrupted run. Exit code 1 if a cell failed.
     """
-    if suite and profile is None and not (as_json or quiet) and (choice := listing.unnamed_profile(suite)):
+    if suite and profile is None and not (as_json or quiet) and (choice := api.listing.unnamed_profile(suite)):
         note(choice)
-    published = None if against is None else report_api.published(against)  # before the run: a wrong name costs nothing
+    published = None if against is None else api.report.published(against)  # before the run: a wrong name costs nothing
     execution = Execution.of(
         replicates=replicates, seed=seed, budget=_limits(budget), particles=particles, samples=samples,
         start=start, profile=profile, rows=tuple(row or ()), match=match, part=_parse_shard(part), workers=workers, device=device,
@@ -88,18 +83,17 @@ def run(
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
     if dry_run:
-        _print_forecast(run_api.forecast(suite, **arguments, execution=execution), as_json)
+        _print_forecast(api.run.forecast(suite, **arguments, execution=execution), as_json)
         return
-    results = run_api.run(
+    results = api.run.run(
         suite, **arguments, execution=execution, report=out / "report", warn=warn, command=command_line(),
         observers=[] if quiet else [Display()],
     )  # fmt: skip
-    ranked = len(results.without_reference) < len(
-        results.by_task
-    )  # else KSD would be praised next to the method to trust
-    more = () if as_json or quiet else [*report_api.doubts(results), *[results.headline()] * ranked]
-    shown = published is not None and (as_json or not quiet)
-    document = {"against": _compared(results, published, as_json)} if shown else {}
+    # Else KSD would be praised next to the method to trust.
+    ranked = len(results.without_reference) < len(results.by_task)
+    more = () if as_json or quiet else [*api.report.doubts(results), *[results.headline()] * ranked]
+    compared = published is not None and (as_json or not quiet)
+    document = {"against": _compared(results, published, as_json)} if compared else {}
     _print_results(results, out / "report", as_json=as_json, quiet=quiet, brief=True, more=more, document=document)
 
 
@@ -111,9 +105,9 @@ def _limits(pairs: list[str] | None) -> dict[str, float] | None:
     return limits or None
 
 
-def _compared(results: report_api.Results, published: Any, as_json: bool) -> dict[str, Any]:
+def _compared(results: api.report.Results, published: Any, as_json: bool) -> dict[str, Any]:
     """Results next to published ones, as a document; printed as tables unless ``as_json``."""
-    board, said = report_api.against(results, published)
+    board, said = api.report.beside(results.values(), published)
     document = {"rows": json.loads(board.to_json(orient="records")), "sentences": said}
     if as_json:
         return document
@@ -154,11 +148,11 @@ def tune(
     settings = shared.parse_settings(setting, algorithm)
     arguments: dict[str, Any] = {"tasks": task or (), "algorithms": algorithm or (), "settings": settings}
     arguments |= {"profile": profile, "allow_plugins": allow_plugins}
-    file = tune_api.suite_file(suite, write, part=bool(task or algorithm))
+    file = api.tune.suite_file(suite, write, part=bool(task or algorithm))
     if dry_run:
-        _print_tuning_forecast(tune_api.forecast(suite, **arguments, out=out, write=file))
+        _print_tuning_forecast(api.tune.forecast(suite, **arguments, out=out, write=file))
         return
-    done = tune_api.tune(
+    done = api.tune.tune(
         suite, **arguments, workers=workers, out=out, write=file, command=command_line(), observers=[Display()]
     )
     if done.interrupted:
@@ -171,7 +165,7 @@ def tune(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _print_tuned(done: tune_api.Tuning) -> None:
+def _print_tuned(done: api.tune.Tuning) -> None:
     """The chosen step sizes and options as options of ``run``, and the values at all that were tried."""
     tuned = done.tuned
     for task, chosen in tuned.step_size.items():
@@ -187,7 +181,7 @@ def _print_tuned(done: tune_api.Tuning) -> None:
                 answer(f"  {t.step_size:g}{own}: {t.metric} {number(t.value)}{whole}{'  <' if t.chosen else ''}")
 
 
-def _print_tuning_forecast(found: tune_api.TuningForecast) -> None:
+def _print_tuning_forecast(found: api.tune.TuningForecast) -> None:
     answer(f"first round: {counted(found.cells, 'cell')}, {duration(found.first_round)} on one process")
     if found.finals:
         answer(f"best two values over the whole horizon: {duration(found.finals)}")
@@ -197,7 +191,7 @@ def _print_tuning_forecast(found: tune_api.TuningForecast) -> None:
         answer(f"without {counted(found.unknown, 'grid')} that could not be measured")
 
 
-def _print_forecast(found: run_api.Forecast, as_json: bool) -> None:
+def _print_forecast(found: api.run.Forecast, as_json: bool) -> None:
     for text in found.notes:
         note(text)
     if as_json:
@@ -256,10 +250,10 @@ def report(
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""
     if index is not None:
-        answer(str(report_api.write_index(shared.output_place(index / "index.html").parent)))
+        answer(str(api.report.write_index(shared.output_place(index / "index.html").parent)))
         return
     if board is not None:
-        answer(str(stores_api.write_board(board)))
+        answer(str(api.stores.write_board(board)))
         return
     if (format_ == "pdf") != (figure is not None) and format_ != "html":
         raise InputError(
@@ -268,14 +262,14 @@ def report(
     folder = to or out / ("report-part" if task else "report")
     if format_ != "latex" or to is not None:
         folder = shared.output_place(folder, folder=True)
-    results = report_api.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
+    results = api.report.load(out, run_id, tasks=task or (), tracking_uri=tracking_uri)
     if figure is not None:
-        for path in report_api.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
+        for path in api.report.write_figure(results, figure, folder / "figures", pdf=format_ == "pdf"):
             answer(str(path))
     elif format_ == "latex":
-        answer(report_api.latex(results) if to is None else str(report_api.report(results, to, "latex")))
+        answer(api.report.to_latex(results) if to is None else str(api.report.report(results, to, "latex")))
     else:
-        report_api.report(results, folder, compact=compact)
+        api.report.report(results, folder, compact=compact)
         _print_results(results, folder, as_json=as_json)
 
 
@@ -293,13 +287,13 @@ def merge(
 ) -> None:  # fmt: skip
     """Merge the parts of a run into one run, and write its report."""
     folder = shared.output_place(to or out / "report", folder=True)
-    results = stores_api.merge(stores, out, samples=not without_samples, warn=warn)
-    report_api.report(results, folder)
+    results = api.stores.merge(stores, out, samples=not without_samples, warn=warn)
+    api.report.report(results, folder)
     _print_results(results, folder, as_json=as_json)
 
 
 def _print_results(
-    results: report_api.Results, folder: Path, *, as_json: bool, quiet: bool = False, brief: bool = False,
+    results: api.report.Results, folder: Path, *, as_json: bool, quiet: bool = False, brief: bool = False,
     more: Iterable[str] = (), document: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:  # fmt: skip
     """Print the leaderboard (and ``more``), or the JSON document (with ``document``), of a run with a report in ``folder``; exit 1 if a cell failed.
@@ -313,7 +307,7 @@ def _print_results(
     elif left:
         answer(f"finished: {len(results.cells) - left} of {counted(len(results.cells), 'cell')}; report: {page}")
     elif not quiet:
-        report_api.print_leaderboard(results, shared.out_console)
+        api.report.print_leaderboard(results, shared.out_console)
         for text in more:
             answer(text)
         answer(f"\nreport: {page}")

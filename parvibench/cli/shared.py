@@ -17,7 +17,7 @@ from rich.text import Text
 
 from parvibench.api import listing
 from parvibench.api.listing import duration as duration
-from parvibench.api.run import output_place as output_place
+from parvibench.api.listing import output_place as output_place
 from parvibench.core.errors import InputError, printable
 
 EXIT_FAILED = 1

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from parvibench.api import mirroring, stores
-from parvibench.api.run import DEFAULT_STORE, DEFAULT_TIMEOUT_S
+from parvibench import api
+from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S
 
 from . import shared
 from .shared import EXIT_FAILED, Out, Timeout, Workers, answer, warn
@@ -19,7 +19,7 @@ app = typer.Typer()
 @app.command(epilog="Example: `MLFLOW_TRACKING_URI=http://127.0.0.1:5000 parvibench sync`")
 def sync(out: Out = DEFAULT_STORE) -> None:
     """Mirror to MLflow the runs of the store that it does not hold yet."""
-    if not mirroring.sync(out, warn):
+    if not api.mirroring.sync(out, warn):
         raise typer.Exit(EXIT_FAILED)
     shared.note("all runs are mirrored")
 
@@ -31,7 +31,9 @@ def ui(
     port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 5000,
 ) -> None:  # fmt: skip
     """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
-    raise typer.Exit(mirroring.serve(out, host, port, lambda page: shared.note(f"{page} (Ctrl-C stops the server)")))
+    raise typer.Exit(
+        api.mirroring.serve(out, host, port, lambda page: shared.note(f"{page} (Ctrl-C stops the server)"))
+    )
 
 
 @app.command(epilog='Example:\n\n`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`')
@@ -46,7 +48,7 @@ def submit(
 
     The archive is written here and sent nowhere. Rows that the board will refuse are listed.
     """
-    path, manifest = stores.submit(store, to, name=name, contact=contact, note=note, warn=warn)
+    path, manifest = api.stores.submit(store, to, name=name, contact=contact, note=note, warn=warn)
     plugins = [n.removeprefix("plugins/") for n in manifest.files if n.startswith("plugins/")]
     answer(f"{path}: submission {manifest.id}, {path.stat().st_size / 1e6:.2g} MB")
     answer(f"suite {manifest.suite}{f', profile {manifest.profile}' if manifest.profile else ''}; "
@@ -69,6 +71,6 @@ def accept(
     Rows of built-in methods are those of the reruns, `verified`; those of plug-ins are as submitted, `unverified`: their
     code is never run. The same command completes an interrupted one.
     """
-    accepted = stores.accept(archive, reports, out=out, container=container, workers=workers, timeout=timeout)
+    accepted = api.stores.accept(archive, reports, out=out, container=container, workers=workers, timeout=timeout)
     counts = Counter(accepted.manifest.marks.values())
     answer(f"{accepted.path}: {accepted.manifest.name}, {', '.join(f'{n} {mark}' for mark, n in counts.items())}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from parvibench.core.errors import InputError, validation_text
 from parvibench.core.result import StartKind
@@ -33,13 +33,13 @@ class Execution(BaseModel):
     #: (I, K) runs every K-th cell from the I-th on; ``parvibench.harness.store.merging.merge`` puts the parts together
     part: tuple[int, int] | None = None
     #: processes; 0 runs in this process; default one per CPU, on a GPU one in all. Objects that cannot be imported run in this one, too.
-    workers: int | None = None
-    device: str = "auto"  #: ``auto``, ``cpu`` or ``cuda``
-    timeout: float = DEFAULT_TIMEOUT_S  #: wall-clock limit of one chunk of replicates, s
+    workers: int | None = Field(None, ge=0)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    timeout: float = Field(DEFAULT_TIMEOUT_S, gt=0)  #: wall-clock limit of one chunk of replicates, s
     #: limit of one worker with all it starts, MiB; default: all of them together 80% of the machine's
-    memory: float | None = None
+    memory: float | None = Field(None, gt=0)
     ray: str | None = None  #: run on a Ray cluster: ``local``, or its address
-    gpus: float = 1.0  #: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``
+    gpus: float = Field(1.0, ge=0, le=8)  #: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``
     compiled: bool = False  #: steps through ``torch.compile``: worth its time in long runs, see the README
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds

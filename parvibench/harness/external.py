@@ -15,9 +15,9 @@ from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
 from parvibench.core.task import Task
 from parvibench.metrics.pairwise import thin
 
-from .records import now
 from .run.chunks import ChunkResult
 from .run.judging import Judge
+from .session import now
 from .store.environment import provenance
 from .store.store import CURVE_COLUMNS, RunCell, RunRecord, Store, new_run_id
 
@@ -41,10 +41,7 @@ def costs_of(stated: Mapping[str, float]) -> Cost:
 
 
 def store_external(store: Store, task: Task, samples: Tensor, label: str, cost: Cost, command: str = "") -> RunRecord:
-    """Measure finite samples (n, D), or chains (C, T, D), and write them as a cell of a run: the latest of this task, with this row.
-
-    They are thinned to the number of samples that the run judges, where that is smaller.
-    """
+    """Measure finite samples (n, D), or chains (C, T, D), thinned to as many as others', as a row of the task's latest run."""
     before: RunRecord | None = None
     with contextlib.suppress(StoreError):  # no run
         latest = store.run()

@@ -89,7 +89,9 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
         if paces:
             return statistics.median(paces) * iterations * cell.n_replicates
         steps = 0.0 if trial is None else (trial.setup + trial.pace * iterations) * len(cell.chunks)
-        path = _path_length(cell, iterations)
+        path = 0
+        if trial is not None and cell.load()[1].kind == "chains":  # states of each chain, to the next power of two
+            path = 1 << max(2, kept_states(cell.spec, iterations, cell.load()[0].dim).bit_length())
         shape = (cell.samples, cell.particles if path else 0, path, len(cell.spec.checkpoints))
         key = (cell.task, cell.metrics, *shape)
         if key not in measured:
@@ -109,14 +111,6 @@ def foresee(cell: Cell) -> Trial | None:
     chunk = chunk._replace(settings=chunk.settings.model_copy(update=none))
     with one_thread():
         return Trial(chunk, chunk.method.step, forecast=True)
-
-
-def _path_length(cell: Cell, iterations: int) -> int:
-    """Recorded states of each chain after the burn-in, to the next power of two; 0 for other kinds."""
-    task, algorithm = cell.load()
-    if algorithm.kind != "chains" or not isinstance(algorithm, Algorithm):
-        return 0
-    return 1 << max(2, kept_states(cell.spec, iterations, task.dim).bit_length())
 
 
 def _measuring(cell: Cell, path: int) -> float:

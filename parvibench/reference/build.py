@@ -7,8 +7,11 @@ moments are of the later times of the chains; sets for the floors are drawn from
 have all floors, and no pool.
 """
 
+import datetime
 import hashlib
 import io
+import json
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from parvibench.core import OWN_REFERENCES, reference_folder, registry
@@ -25,16 +29,16 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference, fingerprint_rows, load_reference, read_certified
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
+from parvibench.data.atomic import write_atomically
 from parvibench.metrics.compute import values_of
 from parvibench.metrics.copies import Copies
 from parvibench.metrics.equivalent import V_STATISTICS, v_constants
 from parvibench.metrics.evaluate import counted
-from parvibench.metrics.floors import Notify, density_of, judged_metrics, verdict_metrics
+from parvibench.metrics.floors import Notify, density_of, judged_metrics, rounded, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.own_floors import SEED, Plan, drawn_from, forecast, plan_of, pooled_floors, sizes_of
 from parvibench.metrics.pairwise import median_distance, thin
 
-from .certificates import floor_summaries, identity, origin, write
 from .chain_runs import chains_of, trial
 from .gates import Effort, Gate, density_gates, diagnostics, grade_of, mixing_gates, refusal, summary
 
@@ -83,7 +87,9 @@ def build(
         part = _part(main)
         gates, record = density_gates(task, part.rows), {"method": "exact sampler", "exact": True}
     else:
-        notify(f"about {_duration(_forecast(task, effort, samples))} in all, by a trial of a few steps", 0, 1)
+        seconds = _forecast(task, effort, samples)
+        time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        notify(f"about {time} in all, by a trial of a few steps", 0, 1)
         main, gates, run = chains_of(task, effort, notify)
         if uncertified or all(gate.passed for gate in gates):
             gates += density_gates(task, main)
@@ -103,10 +109,6 @@ def _forecast(task: Task, effort: Effort, samples: int) -> float:
     reference = _uncalibrated(task, _part(x[:, None]), {"exact": False})
     plan = _plan(task, min(POOL, effort.chains * effort.draws * 3 // 5), samples)
     return seconds + forecast(task, reference, plan, x)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def build_from_draws(
@@ -138,10 +140,7 @@ def build_from_draws(
 
 
 def time_major(task: Task, draws: Tensor, fewest: int) -> tuple[Copies, Tensor, Tensor]:
-    """Copies among draws, the others as (T, C, D), and which of these count, (T, C).
-
-    ``InputError`` where they are none of the task, or too few.
-    """
+    """Copies among draws, the others as (T, C, D), and which of these count, (T, C); ``InputError`` for too few, or others."""
     x = torch.as_tensor(draws, dtype=torch.float64)
     if x.dim() not in (2, 3) or x.shape[-1] != task.dim:
         raise InputError(
@@ -169,10 +168,7 @@ class Part:
 
 
 def _part(draws: Tensor, once: Tensor | None = None, repeats: bool = False) -> Part:
-    """Rows and moments from the later times of (T, C, D), and the pool from the earlier; of draws that count, (T, C).
-
-    Draws are independent of those at other ends of long chains; a gap of a tenth of the time lies between.
-    """
+    """Rows and moments from the later times of (T, C, D), after a gap of a tenth the pool; of draws that count ``once``."""
     step = step_between(draws)
     once = torch.ones(draws.shape[:2], dtype=torch.bool) if once is None else once
     draws, once = draws[::step], once[::step]
@@ -232,10 +228,7 @@ def _written(
 def calibrated(
     task: Task, parts: Sequence[Part], plan: Plan, head: dict[str, Any], notify: Notify, *, apart: bool = False
 ) -> Reference:
-    """The reference of the first part, with floors of all parts together, and the constants of V-statistics.
-
-    ``apart``: sets of each size come from a generator of their own, as of floors that are added later.
-    """
+    """The first part's reference, with floors of all parts, by a generator for each size if ``apart``, and constants."""
     references = [_uncalibrated(task, part, head) for part in parts]
     reference, pool = references[0], parts[0].pool
     certificate = reference.certificate
@@ -305,3 +298,54 @@ def _precision(rows: Tensor) -> torch.dtype:
     """Single precision, unless rounding would move a coordinate visibly: far from the origin, or beyond its range."""
     moved = (rows.to(torch.float32).double() - rows).abs().amax(0)
     return torch.float32 if bool((moved <= _MOVED * rows.std(0)).all()) else torch.float64
+
+
+FORMAT = 2
+
+
+def identity(task: Task) -> dict[str, Any]:
+    """Format, task and version of a certificate."""
+    return {"format": FORMAT, "task": task.name, "task_version": task.version}
+
+
+def origin(seed: int) -> dict[str, Any]:
+    """Seed, date and versions of a certificate."""
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    created = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"seed": seed, "created": created, "versions": versions}
+
+
+def floor_summaries(floors: Mapping[str, Mapping[int, NDArray[np.float64]]]) -> dict[str, Any]:
+    """Number of values and quantiles of each floor; the values themselves are in the arrays."""
+
+    def summary(values: NDArray[np.float64]) -> dict[str, float]:
+        quantiles = {f"q{100 * q:02.0f}": float(f"{np.quantile(values, q):.4g}") for q in (0.05, 0.5, 0.95)}
+        return {"sets": len(values), **quantiles}
+
+    return {m: {n: summary(values) for n, values in table.items()} for m, table in floors.items()}
+
+
+def write(
+    folder: Path,
+    name: str,
+    certificate: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    floors: Mapping[str, Mapping[int, NDArray[np.float64]]],
+    pool: bytes | None = None,
+) -> Path:
+    """Write ``<name>.npz``, floors in float32, ``<name>.pool.npy`` for later ones, and ``<name>.json`` with its hash: its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # What a process that was killed left, and the floors that were added to an earlier reference.
+    for left in (*folder.glob(f".new-{name}.*"), *folder.glob(f"{name}.floors-*.npz")):
+        left.unlink(missing_ok=True)
+    arrays_file, certificate_file = folder / f"{name}.npz", folder / f"{name}.json"
+    stored: dict[str, Any] = dict(arrays)
+    stored |= {f"{m}/{n}": rounded(v) for m, table in floors.items() for n, v in table.items()}
+    np.savez_compressed(buffer := io.BytesIO(), **stored)
+    signed = {**certificate, "sha256": hashlib.sha256(content := buffer.getvalue()).hexdigest()}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in signed.items()]  # one per key
+    if pool is not None:
+        write_atomically(folder / f"{name}.pool.npy", pool)
+    write_atomically(arrays_file, content)
+    write_atomically(certificate_file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+    return certificate_file

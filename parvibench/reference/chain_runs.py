@@ -7,7 +7,7 @@ The main run by NUTS, and a check run by ChEES-HMC, after a warm-up of NUTS, in 
 import time
 from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,19 +31,11 @@ _ALGORITHMS = {"nuts": "nuts", "hmc": "chees-hmc"}
 
 
 class Whitened(Target):
-    """A target, float64, in coordinates z with x = centre + L z: centre (D,), factor L (D, D).
-
-    The map is linear, so the law sampled is exactly the target's; only its conditioning changes.
-    """
+    """A target, float64, in coordinates z with x = centre (D,) + L (D, D) z: the same law in another conditioning."""
 
     def __init__(self, base: Target, centre: Tensor, factor: Tensor) -> None:
         self.base, self.centre, self.factor = base, centre, factor
         self.dim = base.dim
-
-    @classmethod
-    def from_draws(cls, base: Target, draws: Tensor) -> Self:
-        """Whiten by the mean and covariance of draws (n, D)."""
-        return cls(base, draws.mean(0), torch.linalg.cholesky(torch.cov(draws.T)))
 
     def to_base(self, z: Tensor) -> Tensor:
         """Points x = centre + L z, (..., D)."""
@@ -136,8 +128,9 @@ def _run(
 
 
 def _whitened(name: str, base: Target, draws: Tensor) -> Whitened:
+    """The target, whitened by the mean and covariance of draws (n, D)."""
     try:
-        return Whitened.from_draws(base, draws)
+        return Whitened(base, draws.mean(0), torch.linalg.cholesky(torch.cov(draws.T)))
     except RuntimeError:
         raise ParVIBenchError(
             f"{name}: the chains' covariance is singular: they do not move in every direction"

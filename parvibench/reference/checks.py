@@ -71,10 +71,7 @@ def version_check(task: Task, reference: Floored) -> Check:
 
 
 def floors_check(reference: Floored) -> Check:
-    """Check that stored values are sorted numbers, at least 200 per floor, with the recorded medians.
-
-    Floors that were added to a user-built reference have no recorded median.
-    """
+    """Check that stored values are sorted, at least 200 a floor, with recorded medians unless they were added later."""
     wrong, recorded = [], reference.certificate["floors"]
     added = reference.certificate.get("pool", {}).get("sizes", ())
     for metric, table in reference.floors.items():
@@ -111,10 +108,7 @@ def stein_checks(draws: Tensor, scores: Tensor) -> list[Check]:
 
 
 def verify(task: Task, folder: Traversable | None = None) -> list[Check]:
-    """Recompute every check of a task's reference; only the first, failed, when the files do not match.
-
-    ``InputError`` where there is no reference.
-    """
+    """Recompute all checks of a reference, or only the first, failed, for other files; ``InputError`` without a reference."""
     try:
         predictions = load_predictions(task.name, folder)
         reference = load_reference(task.name, folder)

@@ -154,10 +154,7 @@ def round_up(number: float) -> int:
 
 
 def diagnostics(draws: Tensor) -> Diagnostics:
-    """Per coordinate, (D,) each: bulk and tail ESS, R-hat, mean and sd with their Monte Carlo errors.
-
-    A few coordinates at a time: ranks take several times the memory of the draws.
-    """
+    """Per coordinate, (D,) each: bulk and tail ESS, R-hat, mean and sd with their Monte Carlo errors; a few at a time."""
     blocks = [_diagnostics(block.numpy()) for block in torch.split(draws, _COORDINATES, dim=2)]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 

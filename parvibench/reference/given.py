@@ -145,7 +145,9 @@ def _columns(count: int) -> str:
 def _varying(draws: Draws, given: Draws) -> tuple[Draws, Draws, list[str]]:
     """Both without the columns that have one value in all draws, and the names of these."""
     both = [d.values.reshape(-1, d.values.shape[-1]) for d in (draws, given)]
-    constant = _constant(np.concatenate(both))
+    x = np.concatenate(both)
+    with np.errstate(invalid="ignore"):
+        constant = np.ptp(x, axis=0) <= _ROUNDING * np.abs(x.min(0))
     if not constant.any():
         return draws, given, []
     if constant.all():
@@ -158,10 +160,3 @@ def _varying(draws: Draws, given: Draws) -> tuple[Draws, Draws, list[str]]:
         for d in (draws, given)
     )
     return draws, given, left
-
-
-def _constant(x: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which columns of (n, d) have one value, up to rounding."""
-    with np.errstate(invalid="ignore"):
-        low, high = x.min(0), x.max(0)
-        return np.asarray(high - low <= _ROUNDING * np.abs(low))

@@ -33,100 +33,93 @@ def rebuild(uri: str, into: Store, run_id: str | None = None) -> RunRecord:
     Cells that are in the store already are not overwritten. ``StoreError`` where the server cannot be reached, or what it
     holds is damaged or too large.
     """
-    archive = _Archive(uri)
-    with tempfile.TemporaryDirectory(prefix="parvibench-rebuild-") as name, into.locked():
-        fetched = Store(name)
-        run, where = archive.fetch_run(run_id, fetched.root)
-        for cell in run.cells:
-            if into.usable(cell.key) is not None or cell.key not in where:
-                continue
-            folder = fetched.folder(cell.key)
-            folder.mkdir(parents=True)
-            archive.fetch(where[cell.key], CELL_FILES, folder)
-            record = fetched.find(cell.key)
-            if record is not None and record.key == cell.key:
-                curve = fetched.curve(cell.key)
-                into.write_cell(record, curve if len(curve) else None, fetched.samples(cell.key))
-            shutil.rmtree(folder)
-        into.write_run(run)
+    if (file := file_of(uri)) is not None and not file.is_file():
+        raise StoreError(f"{shown_address(uri)}: no such file")
+    with _reading(uri), tempfile.TemporaryDirectory(prefix="parvibench-rebuild-") as name:
+        client = connect(uri)
+        chosen, mlflow_run = _chosen(client, shown_address(uri), run_id)
+        with into.locked():
+            fetched = Store(name)
+            _fetch(client, uri, mlflow_run, _RUN_FILES, fetched.root)
+            run, where = _run_record(fetched.root, f"{shown_address(uri)}: run {chosen} is damaged there")
+            for cell in run.cells:
+                if into.usable(cell.key) is not None or cell.key not in where:
+                    continue
+                folder = fetched.folder(cell.key)
+                folder.mkdir(parents=True)
+                _fetch(client, uri, where[cell.key], CELL_FILES, folder)
+                record = fetched.find(cell.key)
+                if record is not None:
+                    curve = fetched.curve(cell.key)
+                    into.write_cell(record, curve if len(curve) else None, fetched.samples(cell.key))
+                shutil.rmtree(folder)
+            into.write_run(run)
     return run
 
 
-class _Archive:
-    """The suite runs that an MLflow server holds; all methods raise ``StoreError``."""
+@contextlib.contextmanager
+def _reading(uri: str) -> Iterator[None]:
+    """Whatever a server or a driver can raise becomes a ``StoreError``."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        text = of_address(" ".join(str(error).split()), uri)
+        raise StoreError(f"{shown_address(uri)}: cannot be read ({type(error).__name__}: {text:.200})") from None
 
-    def __init__(self, uri: str) -> None:
-        self._uri, self._shown = uri, shown_address(uri)
-        file = file_of(uri)
-        if file is not None and not file.is_file():
-            raise StoreError(f"{self._shown}: no such file")
-        with self._reading():
-            self._client = connect(uri)
-            found = self._client.search_experiments(filter_string="name LIKE 'parvibench/%'")
-        self._experiments = [e.experiment_id for e in found]
-        if not self._experiments:
-            raise StoreError(f"{self._shown}: holds no runs of ParVIBench")
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """Whatever a server or a driver can raise becomes a ``StoreError``."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as error:
-            text = of_address(" ".join(str(error).split()), self._uri)
-            raise StoreError(f"{self._shown}: cannot be read ({type(error).__name__}: {text:.200})") from None
+def _chosen(client: Any, shown: str, run_id: str | None) -> tuple[str, str]:
+    """A suite run by id, by default the latest: its id and its MLflow run."""
+    experiments = client.search_experiments(filter_string="name LIKE 'parvibench/%'")
+    if not experiments:
+        raise StoreError(f"{shown}: holds no runs of ParVIBench")
+    runs = client.search_runs(
+        [e.experiment_id for e in experiments],
+        "attributes.status != 'RUNNING' and tags.`parvibench.run_id` LIKE '%'",
+        order_by=["attributes.start_time DESC"],
+    )
+    runs = sorted(reversed(runs), key=lambda r: r.data.tags.get("parvibench.started", ""))
+    by_id = {tag: r.info.run_id for r in runs if (tag := r.data.tags.get("parvibench.run_id"))}
+    if not by_id:
+        raise StoreError(f"{shown}: holds no finished run")
+    chosen = next(reversed(by_id)) if run_id is None else run_id
+    if chosen not in by_id:
+        raise StoreError(f"{shown}: no run {chosen!r}; the latest there: {', '.join(sorted(by_id)[-10:])}")
+    return chosen, by_id[chosen]
 
-    def fetch_run(self, run_id: str | None, folder: Path) -> tuple[RunRecord, dict[str, str]]:
-        """A suite run by id, by default the latest, and cell key -> MLflow run; files are put into ``folder``."""
-        with self._reading():
-            runs = self._client.search_runs(
-                self._experiments,
-                "attributes.status != 'RUNNING' and tags.`parvibench.run_id` LIKE '%'",
-                order_by=["attributes.start_time DESC"],
-            )
-        runs = sorted(reversed(runs), key=lambda r: r.data.tags.get("parvibench.started", ""))
-        tagged = ((r.data.tags.get("parvibench.run_id"), r.info.run_id) for r in runs)
-        by_id = {run_id: uid for run_id, uid in tagged if run_id}
-        if not by_id:
-            raise StoreError(f"{self._shown}: holds no finished run")
-        chosen = next(reversed(by_id)) if run_id is None else run_id
-        if chosen not in by_id:
-            known = ", ".join(sorted(by_id)[-10:])
-            raise StoreError(f"{self._shown}: no run {chosen!r}; the latest there: {known}")
-        self.fetch(by_id[chosen], _RUN_FILES, folder)
-        try:
-            document = from_json((folder / "run.json").read_bytes())
-            links = from_json((folder / "cells.json").read_bytes())["cells"]
-            where = {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
-            return RunRecord.model_validate(document), where
-        except ValidationError as error:
-            raise StoreError(f"{self._shown}: no run record there ({error.error_count()} problems)") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"{self._shown}: run {chosen} is damaged there ({error})") from None
 
-    def fetch(self, mlflow_run: str, names: dict[str, int], folder: Path) -> None:
-        """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes."""
-        with self._reading():
-            artifacts = self._artifacts(mlflow_run)
-            for name in [a.path for a in artifacts.list_artifacts() if a.path in names]:
-                if _download(artifacts, name, folder, names[name]) > names[name]:
-                    raise StoreError(f"{self._shown}: {name} has more than {names[name]} bytes")
+def _run_record(folder: Path, damaged: str) -> tuple[RunRecord, dict[str, str]]:
+    """The run of fetched files, and cell key -> MLflow run; ``StoreError``, which begins with ``damaged``."""
+    try:
+        document = from_json((folder / "run.json").read_bytes())
+        links = from_json((folder / "cells.json").read_bytes())["cells"]
+        where = {str(link["key"]): str(link["mlflow_run_id"]) for link in links}
+        return RunRecord.model_validate(document), where
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{error.error_count()} problems" if isinstance(error, ValidationError) else error
+        raise StoreError(f"{damaged} ({reason})") from None
 
-    def _artifacts(self, mlflow_run: str) -> Any:
-        """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server."""
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-        place = urlsplit(self._client.get_run(mlflow_run).info.artifact_uri)
-        server = urlsplit(self._uri)
-        here = ("", server.netloc.rpartition("@")[2])
-        if server.scheme in ("http", "https") and (place.scheme != "mlflow-artifacts" or place.netloc not in here):
-            where = without_secrets(f"{place.scheme}://{place.netloc}")
-            raise StoreError(
-                f"{self._shown}: its artifacts are not its own but lie at {where:.100}: they are not fetched"
-            )
-        return get_artifact_repository(place.geturl(), tracking_uri=self._uri)
+def _fetch(client: Any, uri: str, mlflow_run: str, names: dict[str, int], folder: Path) -> None:
+    """Download the named artifacts of an MLflow run, as far as it has them, each up to its number of bytes."""
+    artifacts = _artifacts(uri, client.get_run(mlflow_run).info.artifact_uri)
+    for name in [a.path for a in artifacts.list_artifacts() if a.path in names]:
+        if _download(artifacts, name, folder, names[name]) > names[name]:
+            raise StoreError(f"{shown_address(uri)}: {name} has more than {names[name]} bytes")
+
+
+def _artifacts(uri: str, named: str) -> Any:
+    """Where the artifacts of an MLflow run lie; what an HTTP server names must be on that server."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    server, place = urlsplit(uri), urlsplit(named)
+    here = ("", server.netloc.rpartition("@")[2])
+    if server.scheme in ("http", "https") and (place.scheme != "mlflow-artifacts" or place.netloc not in here):
+        where = without_secrets(f"{place.scheme}://{place.netloc}")
+        shown = shown_address(uri)
+        raise StoreError(f"{shown}: its artifacts are not its own but lie at {where:.100}: they are not fetched")
+    return get_artifact_repository(place.geturl(), tracking_uri=uri)
 
 
 def _download(artifacts: Any, name: str, folder: Path, most: int) -> int:

@@ -1,7 +1,6 @@
 """The names, tags, parameters and metrics of runs and cells in MLflow, and the views that its pages open with."""
 
 import contextlib
-import datetime as dt
 import getpass
 import hashlib
 import json
@@ -17,13 +16,12 @@ import numpy as np
 from parvibench.core import registry
 from parvibench.core.reference import Floored, load_floored
 from parvibench.core.result import CellRecord
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import metric_values, primary_metric
 from parvibench.harness.store.secrets import without_secrets
 
 MAX_TAG, _MAX_PARAM = 5000, 6000
 NOTE = "mlflow.note.content"
-_COMPLETE = ("FINISHED", "FAILED", "KILLED")
 RATIO = "floor_ratio"
 #: Metrics of a cell that describe its cost: MLflow shows them apart from the others.
 _COSTS = ("seconds", "score_evaluations", "sequential_steps", "peak_memory")
@@ -53,12 +51,6 @@ class Ranking(NamedTuple):
     text: str  #: in Markdown
     cells: Mapping[tuple[str, str], Shown]  #: by task and label
     metrics: Mapping[str, float]  #: of the run as a whole
-
-
-def is_same(run: Any, record: CellRecord) -> bool:
-    """Whether a mirrored cell is complete and has the outcome of ``record``."""
-    outcome = (run.data.tags.get("parvibench.status"), run.data.tags.get("parvibench.metrics_key", ""))
-    return run.info.status in _COMPLETE and outcome == (str(record.status), record.metrics_key)
 
 
 def points(record: CellRecord, curve: CurveGrid) -> Iterator[tuple[str, int, float, float]]:
@@ -99,17 +91,11 @@ def floored(task: str) -> Floored | None:
     return None
 
 
-def cut_lines(text: str, most: int) -> str:
-    """The first lines of a text, at most so many characters, and a word on the rest."""
-    rest = "\n\nCut short; all of it is in report/leaderboard.md."
-    return text if len(text) <= most else text[: most - len(rest)].rpartition("\n")[0] + rest
-
-
 def cell_params(record: CellRecord) -> dict[str, str]:
     """What methods are compared by, as text; what is constant in a run is in ``cell.json`` alone."""
     names = ("settings", "budget", "particles", "samples", "burn_in", "thinning", "seed", "start", "compiled")
     values = record.spec.model_dump(mode="json", exclude_defaults=True, include=set(names))
-    return _flat(values | {"replicates": record.n_replicates, "tuned": record.tuned})
+    return flat(values | {"replicates": record.n_replicates, "tuned": record.tuned})
 
 
 def cell_tags(record: CellRecord, run: Mapping[str, Any]) -> dict[str, str]:
@@ -158,10 +144,7 @@ def run_tags(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def views(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Tags of an experiment that MLflow's pages offer as views: ``cells`` with their results, and ``runs`` over time.
-
-    ``metrics`` are those of a run; the best 11 methods are shown.
-    """
+    """Tags that MLflow's pages offer as views: ``cells`` with their results, ``runs`` over time with the best 11 methods."""
     ranks = {n.partition("/")[2]: v for n, v in metrics.items() if n.startswith("average_rank/")}
     methods = [f"{RATIO}/{m}" for m in sorted(ranks, key=ranks.__getitem__) if f"{RATIO}/{m}" in metrics][:11]
     widths = {"verdict": 135, "marks": 110, "result": 170}
@@ -189,25 +172,15 @@ def _view(name: str, columns: Mapping[str, int], tag: str, charts: Sequence[str]
     return json.dumps({"name": f"ParVIBench: {name}", "createdAt": 0, "state": json.dumps(state)} | state)
 
 
-def run_params(run: Mapping[str, Any]) -> dict[str, str]:
-    """The provenance of a run, flat: ``packages.torch``, ``data.boston`` ..."""
-    return {k: without_secrets(v) for k, v in _flat(run.get("provenance", {})).items()}
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested values as text under dotted names; None and empty text are left out."""
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values as text under dotted names, such as ``packages.torch``; None and empty text are left out."""
     found: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         elif value not in (None, ""):
             found[f"{prefix}{key}"] = str(value)[:_MAX_PARAM]
     return found
-
-
-def milliseconds(time: str) -> int:
-    """A time in ISO's format in milliseconds since 1970."""
-    return int(1000 * dt.datetime.fromisoformat(time).timestamp())
 
 
 def clean_name(text: str) -> str:

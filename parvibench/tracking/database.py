@@ -74,13 +74,10 @@ def check_place(client: Any, root: Path) -> None:
 
 
 def ui_command(root: Path, host: str, port: int) -> tuple[list[str], dict[str, str]]:
-    """The command that serves MLflow's pages on a store's mirror, and its environment.
-
-    The address of the database may hold a password, and every user of a machine can read arguments: it travels in the
-    environment.
-    """
+    """The command that serves MLflow's pages on a store's mirror, and its environment, which no other user can read."""
     command = [sys.executable, "-m", "mlflow", "ui", "--host", host, "--port", str(port), "--workers", "1"]
-    # No queue of jobs for language models: it starts further processes.
+    # The address may hold a password, and every user can read arguments. No queue of jobs for language models: it starts
+    # further processes.
     return command, os.environ | {
         "MLFLOW_BACKEND_STORE_URI": default_uri(root), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }  # fmt: skip

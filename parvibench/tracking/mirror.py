@@ -24,9 +24,8 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import filelock
@@ -37,11 +36,12 @@ from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.secrets import of_address, shown_address
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.harness.suite.cells import Cell
-from parvibench.harness.workers.executors import Progress
+from parvibench.harness.workers.executors import News
+from parvibench.harness.workers.jobs import ChunkJob
 
-from . import database, picture
+from . import database
 from .content import Ranking as Ranking
-from .writer import BATCH, Writer
+from .writer import BATCH, PICTURED, Writer
 
 _GIVE_UP_AFTER = 2
 _WAITS = 10  #: times the timeout that is waited while records are delivered
@@ -49,8 +49,8 @@ _WAITS = 10  #: times the timeout that is waited while records are delivered
 _Job = Callable[[Writer], None]
 
 
-class Mirror:
-    """Copies runs and cells to MLflow from a thread of its own; never raises, never delays a cell.
+class MirrorObserver:
+    """Copies runs and cells to MLflow as they end, from a thread of its own; never raises, never delays a cell.
 
     ``uri`` is by default ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the store's folder ``root``.
     """
@@ -73,19 +73,25 @@ class Mirror:
         self._thread = threading.Thread(target=self._work, name="parvibench-mlflow", daemon=True)
         self._thread.start()
 
-    def start_run(self, run: Mapping[str, Any]) -> None:
-        """Mirror a suite run (the content of ``runs/<id>.json``) as the parent of its cells."""
-        self._put(lambda writer: writer.start_run(run))
+    def started(self, run: RunRecord, total: int = 0, cached: int = 0) -> None:
+        """Mirror a suite run as the parent of its cells."""
+        self._run_id, document = run.id, run.model_dump(mode="json")
+        self._put(lambda writer: writer.start_run(document))
 
-    def cell(self, run_id: str, record: CellRecord, folder: Path) -> None:
-        """Mirror a cell of a run that was started here; its files lie in ``folder``."""
+    def progress(self, job: ChunkJob, news: News) -> None:
+        """Checkpoints of running jobs are mirrored with their cell."""
+
+    def finished(self, cell: Cell | None, record: CellRecord, folder: Path, cached: bool) -> None:
+        """Mirror a cell of the run that was started last, with its files in ``folder``; one of the store is linked, not doubled."""
+        run_id = self._run_id
         self._put(lambda writer: writer.cell(run_id, record, folder))
         if (folder / "samples.npz").is_file():
             self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
-    def end_run(self, run: Mapping[str, Any]) -> None:
-        """Add the end of a run."""
-        self._put(lambda writer: writer.end_run(run))
+    def ended(self, run: RunRecord) -> None:
+        """Add the end of a run; the queue is drained by ``close``."""
+        document = run.model_dump(mode="json")
+        self._put(lambda writer: writer.end_run(document))
 
     def report(self, run_id: str, folder: Path) -> None:
         """Add the files of a run's report."""
@@ -100,11 +106,8 @@ class Mirror:
             self._put(lambda writer, part=part: writer.rank(run_id, part))  # type: ignore[misc]
 
     def close(self, timeout: float = 60.0) -> str:
-        """Deliver what is queued and end the runs; return a warning of what was not delivered and why, or nothing.
-
-        ``timeout`` is in seconds, for the next delivery, ten times as many in all; the rest is given up.
-        """
-        for job in self._pictures.values() if len(self._pictures) <= picture.MOST else ():
+        """Deliver what is queued, within ``timeout`` s each and ten times that in all; a warning of what was lost, or nothing."""
+        for job in self._pictures.values() if len(self._pictures) <= PICTURED else ():
             self._put(job)  # the cells have run: their times are not affected
         self._pictures.clear()
         self._queue.put(None)
@@ -174,42 +177,18 @@ class Mirror:
         self._error = self._error or f"{type(error).__name__}: {text:.300}"
 
 
-class MirrorObserver(Mirror):
-    """A mirror that gets a run's cells as they end; arguments as of ``Mirror``."""
-
-    def started(self, run: RunRecord, total: int, cached: int) -> None:
-        """Mirror the suite run."""
-        self._run_id = run.id
-        self.start_run(run.model_dump(mode="json"))
-
-    def progress(self, progress: Progress) -> None:
-        """Checkpoints of running jobs are mirrored with their cell."""
-
-    def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:
-        """Mirror a cell (a cell of the store is linked, not doubled)."""
-        self.cell(self._run_id, record.model_copy(update={"label": cell.label}), folder)
-
-    def ended(self, run: RunRecord) -> None:
-        """Mirror what is known at the end; the queue is drained by ``close``."""
-        self.end_run(run.model_dump(mode="json"))
-
-
 def sync(store: Store, timeout: float = 600.0, rank: Callable[[StoredRun], Ranking] | None = None) -> str:
-    """Mirror all runs of a store that MLflow does not hold yet, oldest first, except damaged ones.
-
-    ``timeout`` is as of ``Mirror.close``, whose warning is returned; ``rank`` gives the leaderboard of a run.
-    """
-    mirror = Mirror(store.root)
+    """Mirror all runs of a store but damaged ones, oldest first; the warning of ``close``. ``rank`` gives a leaderboard."""
+    mirror = MirrorObserver(store.root)
     for run_id in store.runs():
         try:
             results = StoredRun.load(store, run_id)
         except DamagedError:
             continue
-        document = results.run.model_dump(mode="json")
-        mirror.start_run(document)
+        mirror.started(results.run)
         for record in results.cells:
-            mirror.cell(run_id, record, store.folder(record.key))
-        mirror.end_run(document)
+            mirror.finished(None, record, store.folder(record.key), cached=True)
+        mirror.ended(results.run)
         if rank is not None:
             mirror.rank(run_id, rank(results))
     return mirror.close(timeout)

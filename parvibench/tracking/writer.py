@@ -1,5 +1,7 @@
 """Writing runs and cells to MLflow, in one thread."""
 
+import datetime as dt
+import io
 import math
 import tempfile
 import time
@@ -7,13 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import read_columns
-from parvibench.harness.store.curve_grid import CurveGrid
+import numpy as np
+import pandas as pd
 
-from . import content, picture
+from parvibench.core.reference import Reference
+from parvibench.core.result import CellRecord, Status
+from parvibench.harness.store.cell_files import CURVE_COLUMNS, CurveGrid, read_curve, read_npz
+from parvibench.harness.store.secrets import without_secrets
+
+from . import content
 from .archive import CELL_FILES
-from .content import Ranking, Shown
+from .content import Ranking, Shown, floored
 
 BATCH = {"metrics": 1000, "params": 100, "tags": 100}  #: Most entities that MLflow takes at a time.
 
@@ -44,7 +50,8 @@ class Writer:
         uid = parent.info.run_id
         if found:
             self._client.update_run(uid, status="RUNNING")
-        self._log_params(uid, content.run_params(run))  # those of an existing run may not have arrived
+        facts = {k: without_secrets(v) for k, v in content.flat(run.get("provenance", {})).items()}
+        self._log_params(uid, facts)  # those of an existing run may not have arrived
         specs = [cell["spec"] for cell in run["cells"]]
         self._log_tasks(uid, run, {spec["task"]: spec["task_version"] for spec in specs})
         self._client.log_dict(uid, dict(suite), "suite.yaml")
@@ -58,9 +65,12 @@ class Writer:
         if parent is None:
             raise LookupError(f"run {run_id} is not mirrored")
         found = self._find("parvibench.cell_key", record.key)
-        if found is not None and not content.is_same(found, record):
-            self._client.delete_run(found.info.run_id)
-            found = None
+        if found is not None:
+            outcome = [found.data.tags.get(f"parvibench.{name}", "") for name in ("status", "metrics_key")]
+            whole = found.info.status in ("FINISHED", "FAILED", "KILLED")
+            if not whole or outcome != [str(record.status), record.metrics_key]:
+                self._client.delete_run(found.info.run_id)
+                found = None
         link = {k: str(getattr(record, k)) for k in ("key", "task", "algorithm", "label", "status")}
         if found is None:
             link |= {"mlflow_run_id": self._write_cell(run_id, record, folder), "reused": "false"}
@@ -81,12 +91,15 @@ class Writer:
         """A run's leaderboard: the text on its page, its metrics, and the views that show them."""
         uid, run = self._parents[run_id], self._runs[run_id]
         held = self._client.get_run(uid).data.metrics
-        start, now = content.milliseconds(run["started"]), int(time.time() * 1000)
+        start, now = int(1000 * dt.datetime.fromisoformat(run["started"]).timestamp()), int(time.time() * 1000)
         values = {content.clean_name(k): v for k, v in ranking.metrics.items() if math.isfinite(v)}
         # Of values at one step MLflow shows that of the latest time.
         changed = [(k, v, now if k in held else start, 0) for k, v in values.items() if held.get(k) != v]
         self._batched(uid, "metrics", [self._entities.Metric(*p) for p in changed])
-        self._client.set_tag(uid, content.NOTE, content.cut_lines(ranking.text, content.MAX_TAG))
+        text, rest = ranking.text, "\n\nCut short; all of it is in report/leaderboard.md."
+        if len(text) > content.MAX_TAG:
+            text = text[: content.MAX_TAG - len(rest)].rpartition("\n")[0] + rest
+        self._client.set_tag(uid, content.NOTE, text)
         for tag, view in content.views(values).items():
             self._client.set_experiment_tag(self._experiment_of[run_id], tag, view)
 
@@ -117,7 +130,7 @@ class Writer:
 
     def picture(self, record: CellRecord, folder: Path) -> None:
         """A picture of a cell's samples, if the cell was written here."""
-        if (uid := self._written.get(record.key)) is not None and (png := picture.draw(record, folder)) is not None:
+        if (uid := self._written.get(record.key)) is not None and (png := draw(record, folder)) is not None:
             with tempfile.TemporaryDirectory() as place:
                 path = Path(place, "samples.png")
                 path.write_bytes(png)
@@ -147,10 +160,12 @@ class Writer:
         self._log_params(uid, content.cell_params(record))
         self._log_tasks(uid, run, {record.task: record.spec.task_version})
         file = folder / "curve.parquet"
-        curve = CurveGrid.of(*read_columns(file.read_bytes(), str(file))) if file.is_file() else CurveGrid.empty()
+        curve = (
+            read_curve(file.read_bytes(), str(file)) if file.is_file() else pd.DataFrame(columns=list(CURVE_COLUMNS))
+        )
         measured = [
             self._entities.Metric(content.clean_name(name), value, start + int(1000 * seconds), step)
-            for name, step, seconds, value in content.points(record, curve)
+            for name, step, seconds, value in content.points(record, CurveGrid.of(curve))
             if math.isfinite(value)
         ]
         self._batched(uid, "metrics", measured)
@@ -206,3 +221,28 @@ class Writer:
         known = list(self._experiments.values())
         runs = self._client.search_runs(known, f"tags.`{tag}` = '{value}'", max_results=1)
         return runs[0] if runs else None
+
+
+_POINTS = 1000
+PICTURED = 100  #: Suites with more cells have no pictures: one takes about 0.1 s.
+
+
+def draw(record: CellRecord, folder: Path) -> bytes | None:
+    """PNG of the first two coordinates of the first finite replicate over reference samples; None without one."""
+    from matplotlib.figure import Figure
+
+    file = folder / "samples.npz"
+    samples = read_npz(file.read_bytes(), str(file))["samples"]
+    finite = [x for x in samples if np.isfinite(x).all()] if samples.shape[2] > 1 else []
+    if not finite:
+        return None
+    figure = Figure(figsize=(4, 4), dpi=80, layout="constrained")
+    axes = figure.add_subplot(xlabel="coordinate 1", ylabel="coordinate 2")
+    axes.set_title(f"{record.task} / {record.label}"[:60], fontsize=9, parse_math=False)
+    reference = floored(record.task)
+    if isinstance(reference, Reference):
+        axes.plot(*reference.draws[:_POINTS, :2].numpy().T, ".", color="0.8", markersize=3)
+    axes.plot(*finite[0][:_POINTS, :2].T, ".", color="C0", markersize=4)
+    png = io.BytesIO()
+    figure.savefig(png, format="png")
+    return png.getvalue()

@@ -268,7 +268,7 @@ def test_a_forecast_lists_the_cells_of_the_run(tmp_path: Path) -> None:
     assert [row["key"] for row in forecast(**what, part=(2, 2)).cells] == [c.key for c in done.cells]
     assert [row["state"] for row in forecast(**what).cells] == ["to run", "cached"]
     assert forecast(**what, fresh=True).to_run == 2
-    with pytest.raises(InputError, match="--workers must be 0"):
+    with pytest.raises(InputError, match="workers: Input should be greater than or equal to 0"):
         forecast(**{**what, "workers": -1})
 
 

@@ -147,9 +147,7 @@ def test_an_interrupted_acceptance_is_completed_by_a_repeat(
     folder: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
     """Stopped before and after the archive, and between two files of the page."""
-    from parvibench.harness.store import files
-
-    write, left = files.write_atomically, [writes]
+    write, left = api.write_atomically, [writes]
 
     def stopping(path: Path, content: bytes) -> None:
         if BOARD.resolve() in path.resolve().parents:
@@ -160,7 +158,7 @@ def test_an_interrupted_acceptance_is_completed_by_a_repeat(
         write(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_atomically", stopping)
+        patch.setattr(api, "write_atomically", stopping)
         with pytest.raises(KeyboardInterrupt):
             accept()
     assert accept() == {"mala": "verified", "mine": "unverified"}

@@ -24,7 +24,7 @@ def edition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> editions.Edition
 
 def plan(name: str, settings: dict[str, dict[str, float]] | None = None, **options: object) -> Plan:
     execution = Execution.of(edition=name, workers=0, **options)
-    return Plan.of("quick", ["banana"], ["svgd", "mala"], settings, execution)
+    return Plan.of("quick", tasks=["banana"], algorithms=["svgd", "mala"], settings=settings, execution=execution)
 
 
 def test_what_is_installed_is_its_own_edition(edition: editions.Edition) -> None:

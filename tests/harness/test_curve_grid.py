@@ -8,6 +8,7 @@ import pytest
 from records import make_curve, make_record
 
 from parvibench.core.errors import DamagedError, StoreError
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import metric_values
 from parvibench.harness.store.store import Store
 
@@ -36,7 +37,7 @@ def test_a_grid_says_what_the_rows_of_the_curve_say(tmp_path: Path) -> None:
     for i in range(40):
         curve, record = random_curve(rng), make_record(str(i))
         store.write_cell(record, curve)
-        grid, diverged = store.curve_grid(record.key, store.find(record.key)), list(range(0, 20, 3))
+        grid, diverged = CurveGrid.of(store.curve(record.key)), list(range(0, 20, 3))
         for metric in ("metric 0", "metric 2", "metric 9"):
             rows, found = curve[curve["metric"] == metric], grid.metric(metric)
             checkpoints = sorted(rows["checkpoint"].unique())
@@ -57,22 +58,18 @@ def test_a_grid_says_what_the_rows_of_the_curve_say(tmp_path: Path) -> None:
 def test_a_curve_that_was_written_again_is_read_as_it_is_now_and_a_harmed_one_is_not_read(tmp_path: Path) -> None:
     store, record, rng = Store(tmp_path), make_record(), np.random.default_rng(3)
     store.write_cell(record, random_curve(rng))
-    before = store.find(record.key)
     again = random_curve(rng)
     store.write_cell(record, again)
-    assert (
-        len(store.curve_grid(record.key, before).metric("metric 1"))
-        == again.query("metric == 'metric 1'")["checkpoint"].nunique()
-    )
+    found = CurveGrid.of(store.curve(record.key)).metric("metric 1")
+    assert len(found) == again.query("metric == 'metric 1'")["checkpoint"].nunique()
     file = store.folder(record.key) / "curve.parquet"
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     with pytest.raises(DamagedError, match="not the file that was written"):
-        store.curve_grid(record.key, before)
+        store.curve(record.key)
 
 
-def test_few_rows_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
+def test_few_rows_that_would_fill_the_memory_are_refused() -> None:
     """Six thousand rows, each of its own replicate and checkpoint, ask for 36 million values."""
-    store, record = Store(tmp_path), make_record()
-    store.write_cell(record, make_curve([(i, i, i, 1.0, 1.0, "ksd", 0.5) for i in range(6000)]))
+    curve = make_curve([(i, i, i, 1.0, 1.0, "ksd", 0.5) for i in range(6000)])
     with pytest.raises(StoreError, match="1 metrics, 6000 checkpoints and 6000 replicates is too large"):
-        store.curve_grid(record.key, store.find(record.key))
+        CurveGrid.of(curve)

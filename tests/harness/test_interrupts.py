@@ -18,7 +18,7 @@ from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
-from parvibench.harness.workers.executors import InProcess, Progress
+from parvibench.harness.workers.executors import InProcess
 from parvibench.harness.workers.interrupts import Interrupts, ended_in_order
 from parvibench.harness.workers.jobs import ChunkJob
 
@@ -126,11 +126,11 @@ def test_plain_lines_show_rate_and_time_left(tmp_path: Path, monkeypatch: pytest
     display.started(run, 3, 0)
     now[0] += 60
     job = ChunkJob(cells[0], 0)
-    display.progress(Progress(job, {"iteration": 5, "share": 0.25, "metric": "ksd", "value": 0.125}))
-    display.progress(Progress(job, {"iteration": 10, "share": 0.5}))
+    display.progress(job, {"iteration": 5, "share": 0.25, "metric": "ksd", "value": 0.125})
+    display.progress(job, {"iteration": 10, "share": 0.5})
     last = text.getvalue().splitlines()[-1]
     assert last == "  0/3 cells, 0.5 a minute, about 5 min left  now: multimodal x svgd 50% ksd 0.125"
-    display.progress(Progress(job, {"iteration": 20, "share": 1.0}))  # its last metrics are still to come
+    display.progress(job, {"iteration": 20, "share": 1.0})  # its last metrics are still to come
     assert text.getvalue().splitlines()[-1].startswith("  0/3 cells, ")
 
 

@@ -11,8 +11,7 @@ from parvibench.core import registry
 from parvibench.core.algorithm import PROTOCOL_KEYS
 from parvibench.core.errors import SettingsError, SuiteError
 from parvibench.harness.execution import Execution
-from parvibench.harness.suite.cells import Cell, expand
-from parvibench.harness.suite.protocol import task_of_preset
+from parvibench.harness.suite.cells import Cell, expand, task_of_preset
 from parvibench.harness.suite.suite import parse_suite
 
 PRESETS = [(name, preset) for name in registry.algorithms() for preset in registry.load_method(name).presets]

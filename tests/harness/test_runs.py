@@ -11,9 +11,8 @@ import parvibench as pb
 from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
 from parvibench.core.metric import Context
 from parvibench.core.result import Status
-from parvibench.harness.records import finished
 from parvibench.harness.run.loop import run_chunk
-from parvibench.harness.session import run_cells
+from parvibench.harness.session import finished, run_cells
 from parvibench.harness.store.store import Store
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.workers.executors import InProcess, Outcome

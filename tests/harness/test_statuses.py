@@ -119,7 +119,7 @@ def test_labels_that_share_a_cell_are_all_told_of(tmp_path: Path) -> None:
         def started(self, run: object, total: int, cached: int) -> None:
             self.counts = total, cached
 
-        def progress(self, progress: object) -> None:
+        def progress(self, job: object, news: object) -> None:
             pass
 
         def finished(self, cell: Cell, record: CellRecord, folder: Path, cached: bool) -> None:

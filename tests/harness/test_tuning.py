@@ -18,7 +18,7 @@ from parvibench.core.task import TUNING_REPLICATES
 from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.store import Store
-from parvibench.harness.suite import grids, tuned_values, tuning
+from parvibench.harness.suite import tuned_values, tuning
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import load_suite, parse_suite
 from parvibench.harness.workers.executors import InProcess
@@ -282,7 +282,7 @@ def test_interrupted_tuning_stores_nothing(path: Path, tmp_path: Path, monkeypat
     def interrupted(*_: Any, **__: Any) -> Any:
         return type("Found", (), {"cells": (records.make_record(status=Status.INTERRUPTED),)})
 
-    monkeypatch.setattr("parvibench.harness.session.run_cells", interrupted)
+    monkeypatch.setattr("parvibench.api.tune.run_cells", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tune_suite(short(path), Execution(workers=0, out=tmp_path))
 
@@ -330,7 +330,7 @@ def test_run_with_tune_tunes_the_tasks_that_lack_values_and_no_others(tmp_path: 
     assert {c.task for run in tuned.runs() for c in tuned.run(run).cells} == {"banana"}
     steps = {(c.task, c.label): c.settings["step_size"] for c in found.cells if c.label != "exact"}
     assert [steps["multimodal", label] for label in ("ula", "svgd")] == [0.1, 1.0]
-    assert steps["banana", "ula"] in grids.grid(suite.tune, "x^2")
+    assert steps["banana", "ula"] in tuning.grid(suite.tune, "x^2")
 
 
 SHARED = SUITE.replace(

@@ -17,7 +17,7 @@ from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.reference import load_predictions
 from parvibench.core.registry import load_task
 from parvibench.metrics.predictive import predictive_mean_error, predictive_sd_error
-from parvibench.reference import certificates
+from parvibench.reference import build as built
 from parvibench.reference.build import default_folder
 from parvibench.reference.checks import verify
 
@@ -46,7 +46,7 @@ def altered(folder: Path, tmp_path: Path, change: Callable[[dict[str, Any], dict
         arrays = dict(stored)
     change(arrays, certificate)
     floors = {key: arrays.pop(key) for key in [k for k in arrays if "/" in k]}
-    certificates.write(path, TASK.name, certificate, {**arrays, **floors}, {})
+    built.write(path, TASK.name, certificate, {**arrays, **floors}, {})
     return path
 
 

@@ -33,7 +33,7 @@ def bare(cell: Cell) -> float:
     task, algorithm = cell.load()
     settings: Any = algorithm.make_settings(dict(cell.settings))
     problem = task.problem(
-        cell.spec.replicates, cell.spec.seed, cell.spec.device, cell.torch_dtype,
+        cell.spec.replicates, cell.spec.seed, cell.spec.device, getattr(torch, cell.spec.dtype),
         particles=cell.particles, full_batch="full-batch" in algorithm.needs,
     )  # fmt: skip
     start = time.process_time()

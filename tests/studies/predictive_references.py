@@ -54,7 +54,7 @@ from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
 from parvibench.harness.run.compiling import CompiledDensity
-from parvibench.reference import certificates
+from parvibench.reference import build as built
 from parvibench.reference.build import default_folder
 from parvibench.reference.gates import agreement, diagnostics
 
@@ -321,12 +321,12 @@ def write(runs: dict[str, Run], record: dict[str, Any], records: dict[str, dict[
     target = task.target(range(SPLITS), "cpu", torch.float64)
     scores = target.score(states[:, :FINGERPRINT].double()).float()
     certificate = {
-        **certificates.identity(task), "kind": "predictions", **certificates.origin(SEED), "splits": SPLITS,
+        **built.identity(task), "kind": "predictions", **built.origin(SEED), "splits": SPLITS,
         "method": "two samplers from two kinds of start, pooled; convergence is judged on the predictions, not on the "
         "weights, whose modes no run visits all",
-        "made_for": list(SIZES), "run": record, "floors": certificates.floor_summaries(floors),
+        "made_for": list(SIZES), "run": record, "floors": built.floor_summaries(floors),
     }  # fmt: skip
-    return certificates.write(
+    return built.write(
         folder, task.name, certificate, shipped | {"states": states.numpy(), "scores": scores.numpy()}, floors
     )
 

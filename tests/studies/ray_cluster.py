@@ -20,6 +20,7 @@ import psutil
 from small_runs import run, suite_of
 
 from parvibench.core.result import Status
+from parvibench.harness.execution import Execution
 from parvibench.harness.session import run_cells
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.store.store import Store
@@ -171,7 +172,13 @@ def killed_above(folder: Path, victim: str, delay: float) -> list[str]:
         with contextlib.suppress(psutil.Error):
             found.append(f"left: {process.pid} {' '.join(process.cmdline())[:100]}")
             process.kill()
-    again = run_cells(expand(suite), Store(folder / "there"), InProcess(), suite=suite.resolved(), retry_failed=True)
+    again = run_cells(
+        expand(suite),
+        Store(folder / "there"),
+        InProcess(),
+        suite=suite.resolved(),
+        execution=Execution(retry_failed=True),
+    )
     return found + different(here, again)
 
 

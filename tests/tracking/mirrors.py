@@ -7,7 +7,7 @@ import numpy as np
 import records
 
 from parvibench.harness.store.store import RunRecord, Store
-from parvibench.tracking.mirror import Mirror
+from parvibench.tracking.mirror import MirrorObserver
 
 RUN = {
     "id": "20260101-000000-000-tiny",
@@ -57,10 +57,10 @@ def make_store(root, run, *cells):
 
 
 def mirror(root, *cells, run=RUN, uri=None):
-    copy = Mirror(root, uri)
-    copy.start_run(run)
+    copy = MirrorObserver(root, uri)
+    copy.started(RunRecord(**run))
     for record, curve in cells:
-        copy.cell(run["id"], record, write_folder(root, record, curve))
+        copy.finished(None, record, write_folder(root, record, curve), cached=False)
     return copy.close()
 
 

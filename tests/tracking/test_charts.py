@@ -7,18 +7,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import records
 from mirrors import make_curve, make_record, write_folder
 
 from parvibench.core import registry
-from parvibench.harness.store.curve_grid import CurveGrid
-from parvibench.tracking import content, database, picture
-from parvibench.tracking.mirror import Mirror
+from parvibench.harness.store.cell_files import CurveGrid
+from parvibench.tracking import content, database, writer
+from parvibench.tracking.mirror import MirrorObserver
 
 
 def test_a_cell_has_at_most_twelve_charts_and_its_costs_apart():
     """The primary metric is always shown; one that is measured at the end alone is at step 0."""
     names = [f"own_{i}" for i in range(20)] + ["kl_knn", "seconds", "sliced_w2"]
-    found = list(content.points(make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.empty()))
+    found = list(
+        content.points(
+            make_record("many", values={n: [1.0, 2.0, 4.0] for n in names}), CurveGrid.of(records.make_curve([]))
+        )
+    )
     charts = {name for name, *_ in found if not name.startswith("system/")}
     assert len(charts) == 12
     assert {"sliced_w2", "floor", "floor_ratio", "step_size"} <= charts
@@ -49,8 +54,8 @@ def test_a_slow_server_that_delivers_is_not_given_up_at_once(tmp_path, monkeypat
     """
     for seconds, count, timeout, complete in ((1.0, 4, 3.0, True), (0.15, 20, 0.2, False)):
         slow = SimpleNamespace(report=lambda *_, s=seconds: time.sleep(s), finish=lambda: None)
-        monkeypatch.setattr(Mirror, "_connected", lambda _, slow=slow: slow)
-        copy = Mirror(tmp_path)
+        monkeypatch.setattr(MirrorObserver, "_connected", lambda _, slow=slow: slow)
+        copy = MirrorObserver(tmp_path)
         for _ in range(count):
             copy.report("run", tmp_path)
         start = time.monotonic()
@@ -85,8 +90,8 @@ def test_the_ui_opens_the_cells_of_the_suite_in_a_view_that_mlflow_reads(mirrore
 def test_pictures_are_small_and_need_finite_samples_of_two_coordinates(tmp_path):
     record = make_record("p", values={"w2": [1.0]})
     folder = write_folder(tmp_path, record, make_curve())
-    assert picture.draw(record, folder).startswith(b"\x89PNG")
-    assert len(picture.draw(record, folder)) < 40_000
+    assert writer.draw(record, folder).startswith(b"\x89PNG")
+    assert len(writer.draw(record, folder)) < 40_000
     for samples in (np.full((3, 8, 2), np.nan), np.zeros((3, 8, 1))):
         np.savez(folder / "samples.npz", samples=samples)
-        assert picture.draw(record, folder) is None
+        assert writer.draw(record, folder) is None

@@ -9,8 +9,9 @@ from mirrors import RUN, make_curve, make_record, mirror
 
 from parvibench.core import registry
 from parvibench.core.result import Status
+from parvibench.harness.store.store import RunRecord
 from parvibench.tracking import content
-from parvibench.tracking.mirror import Mirror
+from parvibench.tracking.mirror import MirrorObserver
 
 
 def test_every_record_is_mirrored_once(mirrored):
@@ -110,9 +111,9 @@ def test_the_parent_carries_provenance_and_report(mirrored, tmp_path):
     (tmp_path / "index.html").write_text("page")
     (tmp_path / "figures" / "a.svg").write_text("<svg/>")
     for _ in range(2):
-        copy = Mirror(mirrored.root)
-        copy.start_run(run)
-        copy.end_run(run)
+        copy = MirrorObserver(mirrored.root)
+        copy.started(RunRecord(**run))
+        copy.ended(RunRecord(**run))
         copy.report(run["id"], tmp_path)
         assert copy.close() == ""
     (parent,) = mirrored.tagged("run_id", run["id"])

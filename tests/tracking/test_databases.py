@@ -8,26 +8,27 @@ import pytest
 from mirrors import RUN, Mirrored, make_curve, make_record, make_store, mirror
 
 from parvibench.core.errors import StoreError
-from parvibench.harness.store.store import Store
+from parvibench.harness.store.store import RunRecord, Store
 from parvibench.tracking import database
-from parvibench.tracking.mirror import Mirror, sync
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 
 @pytest.mark.ci
 def test_mirrors_of_two_stores_start_at_the_same_time(tmp_path, monkeypatch, quick_databases):
     """Alembic's globals serve one thread at a time; a lock on each file does not see to that."""
     monkeypatch.setattr(database, "connect", quick_databases)
-    copies = [Mirror(tmp_path / name) for name in ("a", "b")]
+    copies = [MirrorObserver(tmp_path / name) for name in ("a", "b")]
     for copy in copies:
-        copy.start_run(RUN)
+        copy.started(RunRecord(**RUN))
     assert [copy.close() for copy in copies] == ["", ""]
 
 
 @pytest.mark.ci
 def test_mirroring_prints_nothing(tmp_path):
     code = (
-        "import sys, json; from pathlib import Path; from parvibench.tracking.mirror import Mirror\n"
-        f"m = Mirror(Path({str(tmp_path)!r})); m.start_run({RUN!r}); assert m.close() == ''"
+        "import sys, json; from pathlib import Path; from parvibench.tracking.mirror import MirrorObserver\n"
+        "from parvibench.harness.store.store import RunRecord\n"
+        f"m = MirrorObserver(Path({str(tmp_path)!r})); m.started(RunRecord(**{RUN!r})); assert m.close() == ''"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
@@ -66,11 +67,11 @@ def test_a_damaged_database_is_named_and_left_as_it_is(name, tmp_path):
 def test_two_mirrors_of_a_store_at_once_write_every_cell_once(tmp_path):
     cells = [make_record(str(i)) for i in range(12)]
     store = make_store(tmp_path, RUN, *((cell, make_curve()) for cell in cells))
-    copies = [Mirror(tmp_path) for _ in range(2)]
+    copies = [MirrorObserver(tmp_path) for _ in range(2)]
     for copy in copies:
-        copy.start_run(RUN)
+        copy.started(RunRecord(**RUN))
         for cell in cells:
-            copy.cell(RUN["id"], cell, store.folder(cell.key))
+            copy.finished(None, cell, store.folder(cell.key), cached=False)
     assert [copy.close() for copy in copies] == ["", ""]
     mirrored = Mirrored(tmp_path, [])
     assert [len(mirrored.tagged("cell_key", cell.key)) for cell in cells] == [1] * 12

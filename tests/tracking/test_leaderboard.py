@@ -4,14 +4,15 @@ import math
 
 from mirrors import RUN, Mirrored, make_curve, make_record, make_store, write_folder
 
+from parvibench.harness.store.store import RunRecord
 from parvibench.tracking.content import Ranking, Shown
-from parvibench.tracking.mirror import Mirror, sync
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 
 def test_the_leaderboard_is_the_note_of_the_run(mirrored):
     run = RUN | {"id": "20260106-000000-000-tiny", "profile": "fast"}
-    copy = Mirror(mirrored.root)
-    copy.start_run(run)
+    copy = MirrorObserver(mirrored.root)
+    copy.started(RunRecord(**run))
     copy.rank(run["id"], Ranking("| method | rank |\n" * 1000, {}, {}))
     assert copy.close() == ""
     (parent,) = mirrored.tagged("run_id", run["id"])
@@ -30,10 +31,10 @@ def test_the_leaderboards_row_stands_in_the_run_of_each_cell(tmp_path):
     labels = [("banana", record.label) for record, _ in cells]
 
     def rank(run, *values):
-        copy = Mirror(tmp_path)
-        copy.start_run(run)
+        copy = MirrorObserver(tmp_path)
+        copy.started(RunRecord(**run))
         for record, _ in cells:
-            copy.cell(run["id"], record, write_folder(tmp_path, record))
+            copy.finished(None, record, write_folder(tmp_path, record), cached=False)
         rows = [
             Shown(ratio, {"verdict": v, "result": f"{ratio:g}"} if v else {}, f"{ratio:g}, {v}") for ratio, v in values
         ]

@@ -11,7 +11,7 @@ from parvibench.harness.store import files
 from parvibench.harness.store.store import Store
 from parvibench.tracking import archive
 from parvibench.tracking.archive import rebuild
-from parvibench.tracking.mirror import Mirror, sync
+from parvibench.tracking.mirror import MirrorObserver, sync
 
 
 def test_a_store_is_rebuilt_from_the_mirror(mirrored, tmp_path, monkeypatch):
@@ -52,9 +52,9 @@ def test_a_path_from_the_server_is_not_followed(mirrored, tmp_path):
     path = here.folder(record.key) / "cell.json"
     evil = record.model_copy(update={"files": {"../../evil": "0" * 64}})
     path.write_bytes(files.sealed(evil))
-    copy = Mirror(mirrored.root)
-    copy.start_run(here.run().model_dump(mode="json"))
-    copy.cell(run["id"], record, here.folder(record.key))
+    copy = MirrorObserver(mirrored.root)
+    copy.started(here.run())
+    copy.finished(None, record, here.folder(record.key), cached=False)
     assert copy.close() == ""
     with pytest.raises(StoreError, match="no file of a cell"):
         rebuild(mirrored.uri, Store(tmp_path / "s"), run["id"])

@@ -11,7 +11,8 @@ import pytest
 from mirrors import RUN, make_curve, make_record, mirror
 
 from parvibench.harness.store.secrets import without_secrets
-from parvibench.tracking.mirror import Mirror
+from parvibench.harness.store.store import RunRecord
+from parvibench.tracking.mirror import MirrorObserver
 
 
 def test_a_server_out_of_reach_costs_a_warning(tmp_path):
@@ -53,8 +54,8 @@ def test_a_server_that_answers_otherwise_costs_a_warning(answer, tmp_path):
 def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
     answers = Event()
     monkeypatch.setattr("parvibench.tracking.database.connect", lambda uri: answers.wait(600))
-    copy = Mirror(tmp_path)
-    copy.start_run(RUN)
+    copy = MirrorObserver(tmp_path)
+    copy.started(RunRecord(**RUN))
     warning = copy.close(timeout=0.5)
     answers.set()
     assert "no answer within 0.5 s" in warning
@@ -63,7 +64,7 @@ def test_a_slow_server_is_given_up_on_time(tmp_path, monkeypatch):
 
 def test_the_server_of_the_environment_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    copy = Mirror(tmp_path)
+    copy = MirrorObserver(tmp_path)
     assert copy.uri == "http://127.0.0.1:9"
     assert copy.close().startswith("0 of 0")
 

@@ -62,7 +62,10 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
     if not values or cell.status is not Status.OK:
         return cell
     ids = cell.spec.replicates
-    seen = cell.model_copy(update=_extremes(cell, metric, values))
+    pick = min if registry.direction(metric) == "higher" else max
+    worst = pick((v for v in values if v is not None), default=None)
+    n_lost = sum(v is None and r in cell.diverged for r, v in zip(ids, values, strict=False))
+    seen = cell.model_copy(update={"worst": worst, "n_lost": n_lost})
     limit = math.inf if cell.kind == "anchor" else limit
     beyond = [r for r, v in zip(ids, values, strict=False) if v is not None and v > limit]
     lost = set(ids) & cell.diverged.keys() | set(beyond)
@@ -77,13 +80,6 @@ def _counted(cell: CellRecord, metric: str, limit: float) -> CellRecord:
         "status": Status.DIVERGED if len(diverged) >= len(ids) else Status.OK,
     }
     return seen.model_copy(update=update)
-
-
-def _extremes(cell: CellRecord, metric: str, values: Sequence[float | None]) -> dict[str, Any]:
-    """The worst finite value, and the number of diverged replicates without one."""
-    pick = min if registry.direction(metric) == "higher" else max
-    n_lost = sum(v is None and r in cell.diverged for r, v in zip(cell.spec.replicates, values, strict=False))
-    return {"worst": pick((v for v in values if v is not None), default=None), "n_lost": n_lost}
 
 
 def _without(cell: CellRecord, lost: Collection[int]) -> dict[str, Any]:

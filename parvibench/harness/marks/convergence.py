@@ -26,7 +26,7 @@ from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.account import ENDED
 from parvibench.harness.run.recorder import kept_states
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import StoredRun, median_of
 from parvibench.metrics.chains import GROUPS, NESTED_BELOW, NESTED_FROM, PREDICTIONS
 from parvibench.statistics import median_interval
@@ -111,10 +111,7 @@ def largest_rhat(draws: int, chains: int, dim: int) -> float:
 
 
 def still_improving(curves: CurveGrid, metric: str) -> bool | None:
-    """Whether the metric of a cell's curve still falls (or rises, where higher is better); None with one checkpoint.
-
-    ``metric`` is the task's primary one.
-    """
+    """Whether the primary metric of a curve still falls (or rises, where higher is better); None with one checkpoint."""
     values = curves.metric(metric).values
     last_two = values[~np.isnan(values).all(1)][-2:]
     if len(last_two) < 2:

@@ -49,15 +49,9 @@ class Chunk(NamedTuple):
         spec = self.cell.spec
         start = self.task.begins if spec.start == "task" else spec.start
         made = self.task.problem(
-            self.replicates,
-            spec.seed,
-            spec.device,
-            self.cell.torch_dtype,
-            particles=spec.particles,
-            limit=limit,
-            full_batch="full-batch" in self.method.needs,
-            start="task" if start in FITS else start,
-        )
+            self.replicates, spec.seed, spec.device, getattr(torch, spec.dtype), particles=spec.particles, limit=limit,
+            full_batch="full-batch" in self.method.needs, start="task" if start in FITS else start,
+        )  # fmt: skip
         if start in FITS and not isinstance(self.method, Anchor):
             begin_at_fits(self.task, made, start)
         return made
@@ -136,10 +130,7 @@ class NotWritableError(TypeError):
 
 
 def pack(value: Any) -> bytes:
-    """The bytes of nested tuples, lists and dicts of tensors (without gradients), numbers, text and None.
-
-    ``NotWritableError`` where something else is in it.
-    """
+    """The bytes of nested tuples, lists and dicts of tensors, numbers, text and None; ``NotWritableError`` for more."""
     for leaf in tree_leaves(value):
         if not (isinstance(leaf, Tensor) and not leaf.requires_grad) and type(leaf) not in _PLAIN:
             raise NotWritableError(f"a {type(leaf).__name__} cannot be saved")

@@ -13,11 +13,7 @@ _REPEATS, _PRODUCTS, _SIZE = 9, 100, 64
 
 
 class Clock:
-    """Steady compute time, from ``seconds`` on.
-
-    On a GPU a pair of events encloses every piece of work, so that the host may run ahead; reading ``seconds`` waits
-    for the device.
-    """
+    """Steady compute time, from ``seconds`` on; on a GPU by events around every piece of work: the host runs ahead."""
 
     def __init__(self, device: torch.device, seconds: float = 0.0) -> None:
         self._cuda = device.type == "cuda"
@@ -70,10 +66,7 @@ def one_thread() -> Iterator[None]:
 
 
 def reference_seconds(device: torch.device) -> float:
-    """Time of a fixed computation, the median of nine, s (about 10 ms in all on a CPU).
-
-    A chain of products of small matrices, called from Python as a sampler's steps are.
-    """
+    """Time of a chain of small products, called as a sampler's steps are: the median of nine, s (10 ms in all on a CPU)."""
     x = torch.full((_SIZE, _SIZE), 1 / _SIZE, device=device)
     times = []
     for _ in range(_REPEATS):

@@ -1,7 +1,4 @@
-"""Metrics of a chunk at its checkpoints.
-
-They are computed as it runs, afterwards where a plug-in's code never ran, or again for stored samples.
-"""
+"""Metrics of a chunk at its checkpoints: as it runs, later where a plug-in's code never ran, or of stored samples."""
 
 import time
 from collections import defaultdict
@@ -69,10 +66,7 @@ class Judge:
     def add(
         self, result: ChunkResult, samples: Tensor, cost: Cost, *, last: bool, **known: Any
     ) -> Mapping[str, Tensor]:
-        """Compute the metrics of a checkpoint, or of the ``last``, into a result; their values, (R,) each.
-
-        ``samples`` are (R, n, D) float64, ``known`` are further fields of their ``Context``.
-        """
+        """Compute the metrics of samples (R, n, D) float64, with ``known`` of their ``Context``, into a result; (R,) each."""
         context = self._context(cost=cost, **known)
         with torch.inference_mode(False), torch.no_grad():
             values, absent = compute_guarded(self._metrics, samples.clone(), context, "last" if last else "every")
@@ -111,11 +105,7 @@ def judged(cell: Cell, replicates: Sequence[int], content: bytes) -> ChunkResult
 def remeasure(
     cell: Cell, record: CellRecord, curve: pd.DataFrame, samples: NDArray[np.float32]
 ) -> tuple[CellRecord, pd.DataFrame]:
-    """The record and the curve with the cell's metrics recomputed from the samples of its last checkpoint.
-
-    Metrics of the whole path or of costs retain the values that the run measured, as does the curve at earlier
-    checkpoints.
-    """
+    """Record and curve with metrics recomputed from the last samples; those of paths, costs or earlier samples stay."""
     retained = {m for m in cell.metrics if registry.metrics()[m].need in _NOT_STORED}
     anew = [m for m in cell.metrics if m not in retained]
     values: dict[str, list[float]] = defaultdict(list)

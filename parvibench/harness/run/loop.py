@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -119,19 +119,13 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     return result
 
 
-class _Every:
-    """A time that comes again and again, every so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._next = seconds, time.monotonic() + seconds
-
-    def due(self) -> bool:
-        """Whether it has come since it was last due."""
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + self._seconds
-        return True
+def _every(seconds: float) -> Iterator[bool]:
+    """True once in so many seconds, else False, at every ``next``."""
+    following = time.monotonic() + seconds
+    while True:
+        due = (now := time.monotonic()) >= following
+        following = now + seconds if due else following
+        yield due
 
 
 class _Run:
@@ -211,7 +205,8 @@ class _Run:
         budget, account, decisions = self.chunk.cell.spec.budget, self.account, self.decisions
         single = slow or budget.seconds is not None or decisions is not None
         share = account.share(stepper.step)
-        beat, save = _Every(_BEAT_S), _Every(self.snapshot.every if self.snapshot else math.inf)
+        beat, save = _every(_BEAT_S), _every(self.snapshot.every if self.snapshot else math.inf)
+        next(beat), next(save)  # their seconds begin now
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
             goes_on = stepper.go(*self._until(stepper.step, pending, single=single))
@@ -230,9 +225,9 @@ class _Run:
             if due:
                 pending = [p for p in pending if p > reached]
                 self._measure(state, step, last=False)
-            if beat.due():
+            if next(beat):
                 self.notify({"iteration": step, "share": share})
-            if save.due():
+            if next(save):
                 self._save(state, step, pending)
 
     def _until(self, step: int, pending: list[float], *, single: bool) -> tuple[int, float]:
@@ -245,7 +240,11 @@ class _Run:
     def _over(self, state: Any, step: int, share: float, *, surely: bool) -> bool:
         """Whether all replicates have diverged, examined ``surely`` or where a sum is not finite, or the time is over."""
         may_overflow = self.chunk.method.may_overflow
-        doubtful = surely or not (step % _FINITE_EVERY or _surely_finite(grounded(state, may_overflow)))
+        # Sums are quick, but that of finite values may overflow.
+        sums = (
+            () if surely or step % _FINITE_EVERY else map(Tensor.sum, floating_tensors(grounded(state, may_overflow)))
+        )
+        doubtful = surely or not all(map(math.isfinite, sums))
         return (doubtful and self._all_diverged(state, step)) or (
             share >= 1 and self.account.clock.seconds >= (self.chunk.cell.spec.budget.seconds or math.inf)
         )
@@ -281,10 +280,7 @@ class _Run:
             self._judge(samples, step, last=last, path=path, moved=moved)
 
     def _judge(self, samples: Tensor, step: int, *, last: bool, **known: Any) -> None:
-        """Judge samples (R, n, D) of an iteration, or leave them to another process.
-
-        ``known`` is what else their ``Context`` holds.
-        """
+        """Judge samples (R, n, D), ``known`` being more of their ``Context``, or leave them to another process."""
         start = time.perf_counter()
         samples = samples.double().cpu()
         result, task, cost = self.result, self.chunk.task, self.account.cost(step)
@@ -292,7 +288,7 @@ class _Run:
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m) and m not in left_out}
         calls = float(self.problem.meter.sequential_steps)
         known["diagnostics"] = {**reported, SEQUENTIAL: torch.full((len(self.chunk.replicates),), calls)}
-        decisions = None if self.decisions is None else self.decisions.decisions()
+        decisions = None if self.decisions is None else self.decisions.posterior.decisions()
         values: Mapping[str, Tensor] = {}
         if self.judge is None:
             known["decisions"] = None if decisions is None else asdict(decisions)
@@ -341,8 +337,3 @@ class _Run:
         """Record replicates that are no longer finite; True where all have diverged."""
         self.result.note_diverged(self.chunk.replicates, finite_replicates(state, self.chunk.method.may_overflow), step)
         return len(self.result.diverged) == len(self.chunk.replicates)
-
-
-def _surely_finite(state: Any) -> bool:
-    """Whether every tensor of a state has a finite sum: quick, but the sum of finite values may overflow."""
-    return all(math.isfinite(t.sum()) for t in floating_tensors(state) if t.numel())

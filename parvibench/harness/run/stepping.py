@@ -119,10 +119,7 @@ class Stepper:
     ended: Callable[[Any], bool] | None = None  #: whether a state is the last; None: none is
 
     def go(self, stop: int, enough: float = math.inf) -> bool:
-        """Take steps up to iteration ``stop``, or until ``enough`` score evaluations are charged; one at least.
-
-        False when the budget allows no further step, or the algorithm has ended.
-        """
+        """Take steps, at least one, up to iteration ``stop`` or ``enough`` charged scores; False where the run is over."""
         # What is done here at every step adds up to a few tenths of a microsecond.
         meter, counting = self.meter, enough < math.inf
         positions: list[Tensor] = []

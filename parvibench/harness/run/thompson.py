@@ -7,7 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from parvibench.core.metric import Decisions
 from parvibench.core.sequential import GrowingProblem, SequentialTask
 from parvibench.core.streams import Streams
 
@@ -22,7 +21,7 @@ class DecisionMaker:
     """
 
     def __init__(self, task: SequentialTask, problem: GrowingProblem) -> None:
-        self._task, self._posterior = task, problem.posterior
+        self._task, self.posterior = task, problem.posterior
         effort = task.trainings().cumsum(0).double()
         # Share of the budget after which each block is due; the first one waits for nothing.
         self._due = [0.0, *(effort / effort[-1]).tolist()]
@@ -38,17 +37,17 @@ class DecisionMaker:
     @property
     def saved(self) -> Tensor:
         """The actions taken so far, (R, seen): the whole state, to be set on a maker of the same chunk."""
-        return self._posterior.taken
+        return self.posterior.taken
 
     @saved.setter
     def saved(self, taken: Tensor) -> None:
-        self._posterior.observe(taken)
+        self.posterior.observe(taken)
         self._block = -(-taken.shape[1] // self._task.period)
 
     @property
     def progress(self) -> float:
         """Share of the decisions made so far."""
-        return self._posterior.seen / self._posterior.rows
+        return self.posterior.seen / self.posterior.rows
 
     def due(self, share: float) -> bool:
         """Whether the next block is due once ``share`` of the budget is spent."""
@@ -63,22 +62,18 @@ class DecisionMaker:
     @torch.no_grad()
     def decide(self, samples: Tensor) -> None:
         """Make the next block of decisions by samples of the current posterior, (R, n, D)."""
-        start = self._posterior.seen
-        count = min(self._task.period, self._posterior.rows - start)
-        values = self._posterior.values(samples, count)
+        start = self.posterior.seen
+        count = min(self._task.period, self.posterior.rows - start)
+        values = self.posterior.values(samples, count)
         self._streams.step = self._block
         which = (self._streams.uniform("decision", (self._task.period,)) * samples.shape[1]).long()[:, :count]
         believed = values.gather(1, which[:, None, :, None].expand(-1, 1, -1, values.shape[-1]))
         actions = believed.squeeze(1).argmax(-1)
         turns = torch.arange(start, start + count, device=actions.device)
-        in_turn = turns < self._task.pulls * self._posterior.n_actions
-        actions[:, in_turn] = turns[in_turn] % self._posterior.n_actions
-        self._posterior.observe(actions)
+        in_turn = turns < self._task.pulls * self.posterior.n_actions
+        actions[:, in_turn] = turns[in_turn] % self.posterior.n_actions
+        self.posterior.observe(actions)
         self._block += 1
-
-    def decisions(self) -> Decisions:
-        """Rewards so far."""
-        return self._posterior.decisions()
 
 
 class RecentPositions:

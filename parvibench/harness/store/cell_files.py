@@ -7,10 +7,12 @@ checked before memory is given out for them.
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 CURVE_COLUMNS = ("replicate", "checkpoint", "iteration", "score_evaluations", "seconds", "metric", "value")
 MAX_BYTES = 2 * 2**30  #: Unpacked, of one file.
-_MAX_ROWS = 20_000_000
+_MAX_ROWS = 20_000_000  #: Of a curve; and most values of its grid.
 
 
 class Trajectories(NamedTuple):
@@ -104,24 +106,13 @@ def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
 
 def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame:
     """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; errors as of ``checked_table``."""
-    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most).to_pandas()
-    short = table.select_dtypes("float32").columns
-    return table.astype({"metric": "str"} | dict.fromkeys(short, "float64"))
-
-
-def read_columns(content: bytes, path: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
-    """As ``read_curve``, by arrays: metrics as positions in the list of their names, which comes second."""
-    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), _MAX_ROWS)
-    coded = table["metric"].unify_dictionaries().combine_chunks()
-    arrays = {name: table[name].to_numpy() for name in CURVE_COLUMNS if name != "metric"}
-    return arrays | {"metric": coded.indices.to_numpy(zero_copy_only=False)}, coded.dictionary.to_pylist()
+    table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most)
+    columns = {name: table[name].to_numpy() for name in CURVE_COLUMNS}  # a third of the time of ``to_pandas``
+    return pd.DataFrame({n: v.astype(np.float64) if v.dtype == np.float32 else v for n, v in columns.items()})
 
 
 def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:
-    """These columns of a Parquet file of anybody: short texts in ``texts``, numbers in the others.
-
-    ``StoreError``, with ``path``, for one that is damaged, or of more rows, other columns or other types.
-    """
+    """Columns of anybody's Parquet file, short ``texts`` or else numbers; ``StoreError`` for a damaged, other or larger one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -152,3 +143,80 @@ def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Coll
         first = str(error).split("\n")[0]
         raise StoreError(f"{path}: damaged ({first:.200}); run its cell again with --fresh") from None
     return table.replace_schema_metadata(None)
+
+
+SPENT = ("iteration", "score_evaluations", "seconds")  #: What had been spent at a checkpoint.
+
+
+@dataclass(frozen=True)
+class MetricCurve:
+    """One metric at the checkpoints that have it, C of them, for R replicates."""
+
+    replicates: NDArray[np.int64]  #: (R,), ids
+    rows: NDArray[np.intp]  #: (C,), positions of these checkpoints in the grid
+    values: NDArray[np.float64]  #: (C, R); NaN where nothing was measured or the metric is undefined
+    measured: NDArray[np.bool_]  #: (C, R); False where a replicate had stopped before
+    spent: Mapping[str, NDArray[np.float64]]  #: axis of ``SPENT`` -> (C, R)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def at(self, checkpoint: int, diverged: Collection[int]) -> list[float | None]:
+        """Values of the replicates at the checkpoint of this position; None for each that diverged before it."""
+        here = self.measured[checkpoint]
+        stopped = len(set(diverged) - set(self.replicates[here].tolist()))
+        return [*self.values[checkpoint, here].tolist(), *[None] * stopped]
+
+
+@dataclass(frozen=True)
+class CurveGrid:
+    """All metrics of a cell."""
+
+    replicates: NDArray[np.int64]  #: (R,), ids
+    spent: Mapping[str, NDArray[np.float64]]  #: axis of ``SPENT`` -> (C, R)
+    names: Mapping[str, int]  #: metric -> position in ``values`` and ``measured``
+    values: NDArray[np.float64]  #: (M, C, R)
+    measured: NDArray[np.bool_]  #: (M, C, R)
+
+    @classmethod
+    def of(cls, curve: pd.DataFrame) -> Self:
+        """From a curve in long form; ``StoreError`` where few rows make a grid that would fill the memory."""
+        columns = {name: curve[name].to_numpy() for name in CURVE_COLUMNS}
+        replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
+        checkpoints, c = np.unique(columns["checkpoint"].astype(np.int64), return_inverse=True)
+        metrics, names = pd.factorize(curve["metric"])
+        shape = (len(checkpoints), len(replicates))
+        if len(names) * math.prod(shape) > _MAX_ROWS:
+            sizes = f"{len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates"
+            raise StoreError(f"a curve of {sizes} is too large")
+        spent = {axis: np.full(shape, np.nan) for axis in SPENT}
+        for axis in SPENT:
+            spent[axis][c, r] = columns[axis]
+        values = np.full((len(names), *shape), np.nan)
+        measured = np.zeros(values.shape, dtype=bool)
+        values[metrics, c, r] = columns["value"]
+        measured[metrics, c, r] = True
+        return cls(replicates, spent, {name: i for i, name in enumerate(names)}, values, measured)
+
+    def metric(self, name: str) -> MetricCurve:
+        """The curve of a metric; of no checkpoints where it was not measured."""
+        values, measured = self._of(name)
+        rows = np.flatnonzero(measured.any(1))
+        spent = {axis: costs[rows] for axis, costs in self.spent.items()}
+        return MetricCurve(self.replicates, rows, values[rows], measured[rows], spent)
+
+    def medians(self, name: str) -> NDArray[np.float64]:
+        """Medians of a metric over replicates at every checkpoint of the grid; NaN where it was not measured."""
+        values, measured = self._of(name)
+        here = measured & ~np.isnan(values)
+        ordered = np.sort(np.where(here, values, math.nan), axis=1)  # what was not measured comes last
+        count = here.sum(1)
+        middle = [np.take_along_axis(ordered, at[:, None], 1)[:, 0] for at in ((count - 1) // 2, count // 2)]
+        return np.where(middle[0] == middle[1], middle[0], np.mean(middle, axis=0))
+
+    def _of(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        at = self.names.get(name)
+        if at is None:
+            none = np.zeros(self.values.shape[1:], bool)
+            return np.where(none, 0.0, math.nan), none
+        return self.values[at], self.measured[at]

@@ -48,10 +48,7 @@ def hardware(device: str) -> str:
 
 
 def provenance(command: str, device: str, tasks: Iterable[str] = ()) -> dict[str, Any]:
-    """Versions, hardware, settings and data that a run's results depend on.
-
-    Credentials are left out of the command line ``command``; the data sets of ``tasks`` are listed by SHA-256.
-    """
+    """Versions, hardware, settings and the data of ``tasks`` behind a run; its command line without credentials."""
     import psutil
 
     packages = {}

@@ -16,7 +16,7 @@ from parvibench.core.result import RUNNING, STOPPED, CellRecord, Status, to_json
 from parvibench.harness.marks import blown_up
 from parvibench.statistics import median_interval
 
-from .curve_grid import CurveGrid
+from .cell_files import CurveGrid
 from .store import CURVE_COLUMNS, RunCell, RunRecord, Store, Trajectories
 
 TIMED_METRICS = ("seconds", "ess_per_second")  #: Metrics that mean nothing across different hardware.
@@ -42,10 +42,7 @@ class StoredRun:
 
     @classmethod
     def load(cls, store: Store, run_id: str | None = None) -> Self:
-        """Read a run, the latest by default; ``StoreError`` without such a run.
-
-        A cell without a record counts as interrupted, one with a file changed since as damaged.
-        """
+        """Read a run, by default the latest; ``StoreError`` without it. A cell without a record counts as interrupted."""
         run = store.run(run_id)
         state = "" if run.finished else RUNNING if store.is_being_written(run.id) else STOPPED
         cells = tuple(_record(store, c, _ABSENT[state]) for c in run.cells)
@@ -92,8 +89,7 @@ class StoredRun:
         """``curve`` as arrays; read once."""
         name = cell.task, cell.label
         if name not in self._grids:
-            damaged = cell.status is Status.DAMAGED
-            self._grids[name] = CurveGrid.empty() if damaged else self.store.curve_grid(cell.key, cell)
+            self._grids[name] = CurveGrid.of(self.curve(cell))
         return self._grids[name]
 
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:

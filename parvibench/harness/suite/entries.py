@@ -142,7 +142,7 @@ class Row(Entry):
 
 #: Ends of a log grid.
 Ends = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
-Unit = Literal["x^2", "x", "rate"]  #: Units of step sizes, see ``grids.step_unit``.
+Unit = Literal["x^2", "x", "rate"]  #: Units of step sizes, see ``tuning.step_unit``.
 UNITS: tuple[Unit, ...] = ("x^2", "x", "rate")
 
 

@@ -6,7 +6,7 @@ caller allows it (``plugins``), and no other code.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -232,40 +232,38 @@ def _problem(tree: Any, source: str, error: Any) -> str:
 def _check_names(suite: Suite, tree: Any, source: str) -> None:
     """Every named task, algorithm and metric exists and every setting is valid, or all problems are reported."""
     problems = []
-    for what, index, check, *given in _checks(suite):
+
+    def check(what: str, index: int, function: Callable[..., None], *given: Any) -> None:
         try:
-            check(*given)
+            function(*given)
         except InputError as error:
             first = str(error).split("\nA ")[0].split("\nKnown")[0]
             problems.append(f"{source}:{line_of(tree, [what, index])}: {what}[{index}]: {first}")
-    tasks = [t.name for t in suite.tasks]
-    for profile, p in suite.profiles.items():
-        if unknown := [n for n in p.tasks or () if n not in tasks]:
-            problems.append(f"{source}: profiles.{profile}.tasks: no task is named {', '.join(unknown)}")
-    problems += [f"{source}: {line}" for line in _unknown_labels(suite)]
+
+    for i, task in enumerate(suite.tasks):
+        check("tasks", i, _check_task, task.name)
+    for i, algorithm in enumerate(suite.algorithms):
+        check("algorithms", i, _check_algorithm, algorithm)
+    titles = {f"{r.task}/{_label(r) or r.name}" for r in suite.rows}
+    for i, row in enumerate(suite.rows):
+        check("rows", i, _check_task, row.task)
+        check("rows", i, _check_algorithm, row)
+        check("rows", i, _check_varied, row, titles)
+        for number in row.published:
+            check("rows", i, _known, "metric", number.metric, registry.metrics())
+    for i, metric in enumerate(suite.metrics or ()):
+        check("metrics", i, _known, "metric", metric, registry.metrics())
+    problems += [f"{source}: {line}" for line in _unknown_names(suite)]
     if problems:
         raise SuiteError("\n".join(problems))
 
 
-def _checks(suite: Suite) -> Iterator[Any]:
-    """Section, index, and a function with its arguments that raises ``InputError`` where the entry is wrong."""
-    for i, task in enumerate(suite.tasks):
-        yield "tasks", i, _check_task, task.name
-    for i, algorithm in enumerate(suite.algorithms):
-        yield "algorithms", i, _check_algorithm, algorithm
-    titles = {f"{r.task}/{_label(r) or r.name}" for r in suite.rows}
-    for i, row in enumerate(suite.rows):
-        yield "rows", i, _check_task, row.task
-        yield "rows", i, _check_algorithm, row
-        yield "rows", i, _check_varied, row, titles
-        for number in row.published:
-            yield "rows", i, _known, "metric", number.metric, registry.metrics()
-    for i, metric in enumerate(suite.metrics or ()):
-        yield "metrics", i, _known, "metric", metric, registry.metrics()
-
-
-def _unknown_labels(suite: Suite) -> Iterator[str]:
-    """A line for each section that names labels that the suite lacks."""
+def _unknown_names(suite: Suite) -> Iterator[str]:
+    """A line for each section that names tasks or labels that the suite lacks."""
+    tasks = {t.name for t in suite.tasks}
+    for name, profile in suite.profiles.items():
+        if unknown := [n for n in profile.tasks or () if n not in tasks]:
+            yield f"profiles.{name}.tasks: no task is named {', '.join(unknown)}"
     labels = {_label(a) or a.name for a in suite.rows or suite.algorithms}
     named: dict[str, Iterable[str]] = {
         "step_from": [a.step_from for a in suite.entries if a.step_from],

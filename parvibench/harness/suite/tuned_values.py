@@ -18,10 +18,7 @@ from .suite import Suite
 
 
 def lacking(suite: Suite, cells: Sequence[Cell]) -> list[Cell]:
-    """Those with a default step size on tasks for which the suite has a grid and no tuned values.
-
-    A method that is added to a task with tuned values is not among them: the report marks it ``untuned``.
-    """
+    """Cells with a default step size on tasks without tuned values; methods added to tuned tasks are not among them."""
     if suite.tune is None:
         return []
     held = {} if suite.tuned is None else suite.tuned.step_size
@@ -42,10 +39,7 @@ def with_more(old: Tuned | None, new: Tuned) -> Tuned:
 
 
 def untuned(suite: Suite, cells: Sequence[Cell], profile: str | None, source: str) -> str | None:
-    """Why a suite is not run that has a grid and, on one of its tasks, neither tuned values nor given ones; else None.
-
-    ``source`` is what the suite is called by: its name, or its file's path. The command that tunes it is named.
-    """
+    """Why a suite, called ``source``, is not run: a grid and, on one of its tasks, no tuned or given values; else None."""
     waiting = lacking(suite, cells)
     if not waiting:
         return None
@@ -63,10 +57,7 @@ def _some(names: Collection[str]) -> str:
 
 
 def suite_text(path: Path, source: str, profile: str | None) -> str:
-    """Text of the suite file for the chosen values: its own, or ``source`` where the file is new or empty.
-
-    ``InputError`` where it cannot be written, is no suite file, or lacks the profile.
-    """
+    """Text of the suite file, or ``source`` where it is new or empty; ``InputError`` where it is none, or lacks the profile."""
     place = output_place(path)
     try:
         text = place.read_text() if place.exists() else ""
@@ -83,10 +74,7 @@ def suite_text(path: Path, source: str, profile: str | None) -> str:
 
 
 def write_tuned(path: Path, tuned: Tuned, profile: str | None, *, keep: bool = False, text: str = "") -> None:
-    """Store tuned values in the suite file, or in this text of it, keeping comments; with ``keep`` values of other cells stay.
-
-    A profile that uses the values of the suite has them stored there.
-    """
+    """Store tuned values in the suite file or its profile, keeping comments; with ``keep`` values of other cells stay."""
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 160
     tree: Any = yaml.load(text or path.read_text())

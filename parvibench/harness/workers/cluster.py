@@ -50,16 +50,11 @@ class Cluster:
 
     def __init__(self, address: str, count: int, timeout: float, memory: float | None, gpus: float) -> None:
         _ray()
-        if not 0 <= gpus <= 8:
-            raise InputError(f"--gpus is the share of a GPU a chunk takes, at most 8; got {gpus:g}")
         self._address, self._count = address, count
         self._timeout, self._memory, self._gpus = timeout, memory, gpus
 
     def run(self, jobs: Sequence[ChunkJob], on_progress: OnProgress) -> Iterator[tuple[int, Ended]]:
-        """Outcomes as they come in, without reports of progress; on leaving early everything on the cluster is cancelled.
-
-        ``InputError`` where the cluster cannot be reached, or a job cannot travel.
-        """
+        """Outcomes as they come, without progress; ``InputError`` where the cluster is out of reach, or a job cannot travel."""
         ray = _ray()
         for job in jobs:
             if any(job.cell.objects):

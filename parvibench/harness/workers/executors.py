@@ -9,7 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -28,6 +28,7 @@ T = TypeVar("T")
 News = dict[str, Any]
 Notify = Callable[[News], None]
 OnProgress = Callable[[int, News], None]  #: Called with the number of a job and its news.
+Run = Callable[[Notify], T]  #: What a process does for a job.
 
 
 class Job(ABC, Generic[T]):
@@ -40,8 +41,8 @@ class Job(ABC, Generic[T]):
     def run(self, notify: Notify) -> T:
         """Run it here."""
 
-    def split(self) -> tuple[Job[bytes], Callable[[bytes], Job[T]]] | None:
-        """The job as two for a process each, where nothing but bytes may pass from the first to the second; else None."""
+    def split(self) -> tuple[Run[bytes], Callable[[bytes], Run[T]]] | None:
+        """``run`` in two parts for a process each, where nothing but bytes may pass from the first to the second; else None."""
         return None
 
 
@@ -55,18 +56,10 @@ class Outcome(Generic[T]):
     traceback: str = ""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """News of a job, as observers of a run get them."""
-
-    job: Any
-    news: News = field(default_factory=dict)
-
-
-def attempt(job: Job[T], notify: Notify) -> Outcome[T]:
-    """Run a job here and turn every error but Ctrl-C into an outcome."""
+def attempt(run: Run[T], notify: Notify) -> Outcome[T]:
+    """Run a job, or a part of it, here and turn every error but Ctrl-C into an outcome."""
     try:
-        return Outcome(job.run(notify))
+        return Outcome(run(notify))
     except KeyboardInterrupt:
         raise
     except (DataMissingError, UnsupportedError) as error:
@@ -106,7 +99,7 @@ class InProcess:
         """Outcomes in the order of the jobs."""
         for number, job in enumerate(jobs):
             with _own_torch_settings():
-                outcome = attempt(job, partial(on_progress, number))
+                outcome = attempt(job.run, partial(on_progress, number))
             yield number, outcome
 
 

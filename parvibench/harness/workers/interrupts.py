@@ -33,10 +33,7 @@ def _is_main_thread() -> bool:
 
 
 class Interrupts:
-    """Turns SIGINT, SIGTERM and SIGHUP into ``KeyboardInterrupt``, except where something must be finished first.
-
-    Outside the main thread, where Python delivers no signals, it does nothing.
-    """
+    """Turns SIGINT, SIGTERM and SIGHUP into ``KeyboardInterrupt``, in the main thread, unless something must be finished."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}

@@ -10,7 +10,7 @@ from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
-from .executors import Job, Notify, Outcome
+from .executors import Job, Notify, Outcome, Run
 
 Ended = Outcome[ChunkResult]
 
@@ -32,30 +32,13 @@ class ChunkJob(Job[ChunkResult]):
         """Samples and metrics."""
         return run_chunk(self.cell, self.replicates, notify, self.snapshot)
 
-    def split(self) -> tuple[Job[bytes], Callable[[bytes], Job[ChunkResult]]] | None:
-        """Samples and metrics apart where the samples are a plug-in's."""
-        return (Sampling(self), partial(Judging, self)) if self.cell.is_plugin else None
+    def split(self) -> tuple[Run[bytes], Callable[[bytes], Run[ChunkResult]]] | None:
+        """Samples and metrics apart where the samples are a plug-in's, whose code the second part never runs."""
+        return (self._sampled, lambda content: partial(self._judged, content)) if self.cell.is_plugin else None
 
-
-@dataclass(frozen=True)
-class Sampling(Job[bytes]):
-    """The first part of a plug-in's chunk: its samples."""
-
-    chunk: ChunkJob
-
-    def run(self, notify: Notify) -> bytes:
+    def _sampled(self, notify: Notify) -> bytes:
         """The result without metrics, as bytes that are read without running any code."""
-        chunk = self.chunk
-        return pack(run_chunk(chunk.cell, chunk.replicates, notify, chunk.snapshot, deferred=True).plain())
+        return pack(run_chunk(self.cell, self.replicates, notify, self.snapshot, deferred=True).plain())
 
-
-@dataclass(frozen=True)
-class Judging(Job[ChunkResult]):
-    """The second part: metrics, in a process that never runs the plug-in's code."""
-
-    chunk: ChunkJob
-    content: bytes
-
-    def run(self, notify: Notify) -> ChunkResult:
-        """The result with its metrics."""
-        return judged(self.chunk.cell, self.chunk.replicates, self.content)
+    def _judged(self, content: bytes, notify: Notify) -> ChunkResult:
+        return judged(self.cell, self.replicates, content)

@@ -13,11 +13,9 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 import psutil
@@ -28,10 +26,7 @@ _MOST_LOOKS = 200
 
 
 def settle(log: Path, timeout: float) -> None:
-    """Called first in a worker: leads its group, dies with the driver, writes its output and errors to the log.
-
-    ``timeout`` is the driver's wall-clock limit, s.
-    """
+    """Called first in a worker: leads its group, dies with the driver or after its ``timeout``, s, and writes to the log."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     handle = os.open(log, os.O_WRONLY | os.O_APPEND)  # appending: the driver may cut it
     os.dup2(handle, 1)
@@ -58,13 +53,6 @@ def _end_with_the_driver(log: Path) -> None:
         driver.join()
         end(os.getpid(), log, lambda: shutil.rmtree(log.parent, ignore_errors=True))
         os._exit(1)
-
-
-def new_log() -> Path:
-    """An empty file for a worker's output, in the folder that multiprocessing removes when this process ends."""
-    handle, log = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=get_temp_dir())
-    os.close(handle)
-    return Path(log)
 
 
 def end(worker: int, log: Path, before: Callable[[], None] = lambda: None) -> None:
@@ -103,10 +91,7 @@ def _holders(log: Path) -> Iterator[int]:
 
 
 def resident_mib(workers: Iterable[int], *, shared_once: bool = False) -> dict[int, float]:
-    """Memory of the process groups of these process ids, MiB; on Windows of the processes alone.
-
-    With ``shared_once`` a page is divided among the processes that share it (Linux; slower); never more than without.
-    """
+    """Memory of these process groups, MiB (Windows: processes); ``shared_once`` divides shared pages (Linux; slower)."""
     used = dict.fromkeys(workers, 0.0)
     for process in psutil.process_iter():
         with contextlib.suppress(OSError, psutil.Error):

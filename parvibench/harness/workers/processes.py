@@ -8,11 +8,13 @@ import multiprocessing as mp
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from parvibench.core.result import Status
 from parvibench.harness.store.environment import ALLOCATOR
 
 from . import process_groups
-from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, T, attempt
+from .executors import MAX_ATTEMPTS, Job, News, OnProgress, Outcome, Run, T, attempt
 
 #: Imports done once in the fork server, so that no worker pays for them.
 PRELOAD = [
@@ -59,7 +61,7 @@ class Workers:
             while True:
                 while len(running) < self._count and (following := next(waiting, None)) is not None:
                     number, job = following
-                    running.append(start(number, *(job.split() or (job, None))))
+                    running.append(start(number, *(job.split() or (job.run, None))))
                 yield from finished  # the next ones run while the caller deals with these
                 finished.clear()
                 if not running:
@@ -145,26 +147,30 @@ def _main_hidden() -> Iterator[None]:
 
 
 class _Worker:
-    """One process serving one job, or a part of it: ``then`` makes the next part of its bytes."""
+    """One process that runs one job, or a part of it: ``then`` makes the next part of its bytes."""
 
     def __init__(
         self,
         context: Any,
         timeout: float,
         number: int,
-        job: Job[Any],
-        then: Callable[[bytes], Job[Any]] | None = None,
+        run: Run[Any],
+        then: Callable[[bytes], Run[Any]] | None = None,
         attempt: int = 1,
     ) -> None:
-        self.number, self.job, self.then, self.attempt = number, job, then, attempt
+        self.number, self.run, self.then, self.attempt = number, run, then, attempt
         self._killed = False  #: by another program: worth another try
-        self._log = process_groups.new_log()
+        # In the folder that multiprocessing removes when this process ends.
+        handle, log = tempfile.mkstemp(prefix="worker-", suffix=".log", dir=get_temp_dir())
+        os.close(handle)
+        self._log = Path(log)
         self.pipe: Connection
         self.pipe, child = context.Pipe(duplex=False)
-        self._process: BaseProcess = context.Process(target=_serve, args=(job, child, self._log, timeout), daemon=True)
+        self._process: BaseProcess = context.Process(target=_serve, args=(run, child, self._log, timeout), daemon=True)
         self._news: News = {}
         # A job of the main program's own class needs it.
-        with contextlib.nullcontext() if type(job).__module__ == "__main__" else _main_hidden():
+        owner = getattr(run, "__self__", None)
+        with contextlib.nullcontext() if type(owner).__module__ == "__main__" else _main_hidden():
             self._process.start()
         child.close()
         self.started = self._heard_at = time.monotonic()
@@ -200,7 +206,7 @@ class _Worker:
     def following(self, outcome: Outcome[Any]) -> tuple[Any, ...] | None:
         """Arguments of the worker that goes on with the job: its second part, or another attempt; None where it has ended."""
         if self._killed and self.attempt < MAX_ATTEMPTS:
-            return self.number, self.job, self.then, self.attempt + 1
+            return self.number, self.run, self.then, self.attempt + 1
         if self.then is not None and outcome.result is not None:
             return self.number, self.then(outcome.result)
         return None
@@ -233,7 +239,7 @@ class _Worker:
         return Outcome(None, Status.CRASHED, f"the worker process died: {how}", tail)
 
 
-def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
+def _serve(run: Run[Any], pipe: Connection, log: Path, timeout: float) -> None:
     """Body of a worker process."""
     process_groups.settle(log, timeout)
     import torch
@@ -247,7 +253,7 @@ def _serve(job: Job[Any], pipe: Connection, log: Path, timeout: float) -> None:
             pipe.send(message)
 
     try:
-        outcome = attempt(job, send)
+        outcome = attempt(run, send)
     except KeyboardInterrupt:  # the code's own: Ctrl-C reaches the main process alone
         outcome = Outcome(None, Status.CRASHED, "KeyboardInterrupt, raised by the code of the job")
     with contextlib.suppress(BrokenPipeError):

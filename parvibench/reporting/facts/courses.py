@@ -19,7 +19,7 @@ from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval, runtime_profile
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from parvibench.core.registry import load_task
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid
 
 from .claim import Laboratory, log_ratio
 from .gaussian import CURVATURES, SHARED
