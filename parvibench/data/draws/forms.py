@@ -14,7 +14,7 @@ from parvibench.core.task import Task
 from parvibench.data.samples import joined, read_draws
 
 from .arrays import REAL, Choice, Draws, refuse_repeats, settled
-from .axes import DRAW, Variable, arrange
+from .axes import DRAW, Variable, arrange, default_dims
 from .naming import BY_WEIGHTS, Key, is_weight, listed, match, parse
 from .tables import in_chains, names_chains, read_table, wanted, without_flags
 
@@ -65,7 +65,8 @@ def _are_chains(parts: Sequence[Any]) -> bool:
 def _of_program(samples: Any, choice: Choice) -> Draws | None:
     """Draws of a sampler's own objects; None of anything else."""
     if callable(getattr(samples, "get_samples", None)):  # MCMC of NumPyro and Pyro
-        return _of_sites(samples.get_samples(group_by_chain=True), choice)
+        sites = {str(k): _real(v, str(k)) for k, v in samples.get_samples(group_by_chain=True).items()}
+        return arrange({k: Variable(v, default_dims(v.ndim)) for k, v in sites.items()}, choice)
     if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
         array, names = _real(samples.draws()), list(samples.column_names)
         chosen = wanted(names, choice)[0]
@@ -96,13 +97,6 @@ def _read(samples: Any, choice: Choice) -> Draws:
         if hasattr(data, accessor) and not hasattr(data, "__array__"):
             raise ShapeError(f"a {type(data).__name__} is no array of draws: pass {line}")
     return arrange({"": Variable(_real(data))}, choice)
-
-
-def _of_sites(samples: Mapping[Any, Any], choice: Choice) -> Draws:
-    """Sites (chains, draws, ...) of a program in Pyro or NumPyro."""
-    sites = {str(k): _real(v, str(k)) for k, v in samples.items()}
-    dims = {k: ["chain", "draw", *(f"dim_{i}" for i in range(v.ndim - 2))] for k, v in sites.items()}
-    return arrange({k: Variable(v, dims[k]) for k, v in sites.items()}, choice)
 
 
 def _of_arrays(data: Mapping[Any, Any], choice: Choice) -> Draws:
