@@ -107,9 +107,9 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
     assert board["best"].to_dict() == {"ula": True, "mala": True, "ksivi": False, "initial": False}
     assert board.loc[["ula", "mala", "ksivi"], "rank"].tolist() == [1, 2, 3]
     assert board.loc["ksivi", "marks"] == "no better than initial"
-    (best,) = View.of(found).tasks
-    assert list(best.rows["label"]) == ["ula", "mala"]
-    assert (best.compared, best.beaten, set(best.rows["pairs"])) == (3, 1, {3})
+    board = View.of(found).board.query("best or beaten")
+    assert list(board.loc[board["best"], "label"]) == ["ula", "mala"]
+    assert (set(board["compared"]), int(board["beaten"].sum()), set(board["pairs"])) == ({3}, 1, {3})
     # In print too: bold is the set.
     text = to_latex(found)
     bold = [line.split(" ")[0] for line in text.splitlines() if r"\textbf{" in line]
@@ -118,8 +118,7 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
 
 def test_where_nothing_beats_the_start_nothing_is_best(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 4.0, ("banana", "svgd"): 5.0, ("banana", "initial"): 3.0})
-    (best,) = View.of(found).tasks
-    assert list(best.rows["label"]) == []
+    assert not View.of(found).board["best"].any()
 
 
 @pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])

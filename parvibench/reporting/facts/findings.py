@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pandas as pd
@@ -20,42 +20,30 @@ Scores = Mapping[tuple[str, str], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Best:
-    """The methods that no other method significantly beats on a task."""
-
-    where: str  #: the task
-    compared: int  #: methods with a finite result
-    beaten: int  #: methods significantly worse than another
-    rows: pd.DataFrame  #: of the board: of these methods, lowest rank first
-
-    @property
-    def sentence(self) -> str:
-        """The outcome on a task; a second sentence where KSD or predictions alone rank the methods."""
-        rows = self.rows[["label", "marks", "median", "low", "high", "floor_ratio"]].to_dict("records")
-        shown = [(str(r["label"]), lb.shown_interval(r), ", ".join(lb.warnings(r["marks"]))) for r in rows]
-        unit = lb.unit(self.rows.iloc[0]) if len(self.rows) else ""
-        beats, pairs = self.rows[["beats", "pairs"]].iloc[0] if len(self.rows) else (0, 0)
-        text = leaders.on_task(self.where, shown, unit, self.compared, self.beaten, int(beats), int(pairs))
-        return text + leaders.caveat(unit)
-
-
-@dataclass(frozen=True)
 class View:
     """Outcomes of the tests among some methods: all, those of one kind, those of one division."""
 
     board: pd.DataFrame  #: of ``board.table``
     scores: Scores  #: of ``board.scores``
-    tasks: tuple[Best, ...]  #: of every task, in the order of the run
 
     @classmethod
     def of(cls, results: StoredRun, measured: lb.Measured | None = None) -> View:
         """Run all tests; ``measured`` as in ``board.table``."""
         board = lb.table(results, measured)
-        tasks = []
-        for task, rows in board.groupby("task", sort=False):
-            best = rows[rows["best"].astype(bool)].sort_values("rank", kind="stable")
-            tasks.append(Best(str(task), int(lb.competing(rows).sum()), int(rows["beaten"].sum()), best))
-        return cls(board, lb.scores(results, board), tuple(tasks))
+        return cls(board, lb.scores(results, board))
+
+    @cached_property
+    def sentences(self) -> dict[str, str]:
+        """Task -> who is among the best of it; a second sentence where KSD or predictions alone rank the methods."""
+        found = {}
+        for task, rows in self.board.groupby("task", sort=False):
+            best = rows[rows["best"].astype(bool)].sort_values("rank", kind="stable").to_dict("records")
+            shown = [(str(r["label"]), lb.shown_interval(r), ", ".join(lb.warnings(r["marks"]))) for r in best]
+            unit, beats, pairs = (lb.unit(best[0]), best[0]["beats"], best[0]["pairs"]) if best else ("", 0, 0)
+            compared, beaten = int(lb.competing(rows).sum()), int(rows["beaten"].sum())
+            text = leaders.on_task(str(task), shown, unit, compared, beaten, int(beats), int(pairs))
+            found[str(task)] = text + leaders.caveat(unit)
+        return found
 
     def means(self, tasks: Sequence[str]) -> pd.DataFrame:
         """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.

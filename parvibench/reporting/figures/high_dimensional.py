@@ -12,9 +12,9 @@ from parvibench.reporting.facts.floor_comparison import floored_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, REFERENCE, Drawing, Picture, TaskCells, long_form, short, slug
-from .panels import Points
 from .plots import bitmap, theme
 
+Points = NDArray[np.float64]
 _COORDINATES = 4
 _CLOUD = 300
 #: Coordinates and draws of a corner plot of the reference alone, evenly spaced where there are more coordinates.

@@ -1,5 +1,6 @@
 """Tables over tasks: average ranks, aggregates."""
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
@@ -8,7 +9,7 @@ from parvibench.reporting.facts.averages import average_ranks, common_tasks
 from parvibench.reporting.facts.findings import View
 from parvibench.reporting.formatting import count, interval
 
-from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric
+from .table import ALL_GROUPS, Column, Row, Table, method, numeric
 
 
 def ranks_table(board: pd.DataFrame) -> Table | None:
@@ -36,13 +37,9 @@ def means_table(view: View, tasks: Sequence[str]) -> Table:
         for g, t in by_group.items()
     ]  # fmt: skip
     labels = dict.fromkeys(str(label) for part in parts.values() for label in part.index)
-    body = [Row((method(label), *[_mean_entry(part, label) for part in parts.values()])) for label in labels]
+    body = []
+    for label in labels:
+        means = [[*map(float, p.loc[label])] if label in p.index else [math.nan] * 3 for p in parts.values()]
+        body.append(Row((method(label), *(numeric(mean, note=f"[{interval(*ends)}]") for mean, *ends in means))))
     caption = "interquartile mean of the ratio to the floor [95%]"
     return Table(caption, (Column("method", numeric=False), *columns), tuple(body))
-
-
-def _mean_entry(part: pd.DataFrame, label: str) -> Entry:
-    if label not in part.index:
-        return Entry("")
-    value, low, high = (float(part[column][label]) for column in ("value", "low", "high"))
-    return numeric(value, note=f"[{interval(low, high)}]")

@@ -30,8 +30,10 @@ def leaderboard(facts: Facts) -> Table:
         Column("cost", "per replicate, mean over the tasks shown"),
     ]
     for task, row in first.items():
-        help = f"{row['metric']}: click to sort"
-        columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
+        help, samples = f"{row['metric']}: click to sort", max(1, int(row["samples"]))
+        ratio = not math.isnan(row["floor_ratio"]) or lb.floor(task, row["metric"], samples)
+        sub = "× floor" if ratio else str(row["metric"])
+        columns.append(Column(task, help, group=lb.task_group(task), sub=sub))
     body = []
     for label, rank, of_tasks in by_method(facts.board):
         mine = [of_tasks.get(task) for task in first]
@@ -45,26 +47,16 @@ def leaderboard(facts: Facts) -> Table:
     return Table("leaderboard", tuple(columns), tuple(body))
 
 
-def _sub(row: lb.Row) -> str:
-    """The quantity in a task's column."""
-    samples = max(1, int(row["samples"]))
-    ratio = not math.isnan(row["floor_ratio"]) or lb.floor(row["task"], row["metric"], samples)
-    return "× floor" if ratio else str(row["metric"])
-
-
 def _matrix_entry(row: lb.Row | None) -> Entry:
     if row is None:
         return Entry("")
     if row["status"] != Status.OK:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
-    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", _tooltip(row))
-
-
-def _tooltip(row: lb.Row) -> str:
     text = f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
     if not math.isnan(row["worst"]):
         text += f", worst replicate {number(row['worst'])}"
-    return "; ".join(filter(None, [text, row["marks"]]))
+    help = "; ".join(filter(None, [text, row["marks"]]))
+    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", help)
 
 
 def numbers(facts: Facts, table: Table) -> dict[str, Any]:
@@ -93,7 +85,15 @@ def _own_metrics(facts: Facts, labels: Sequence[str]) -> dict[str, Any]:
         best = found.board[found.board["best"].astype(bool)]
         for key in zip(best["task"], best["label"], strict=True):
             among[key] = among.get(key, 0) | bit
-    cells = [[_own_cell(rows[label].get(t), among.get((t, label))) for t in facts.by_task] for label in labels]
+
+    def shown(row: lb.Row | None, among_best: int | None) -> list[Any] | None:
+        if row is None:
+            return None
+        value = lb.shown(row) if row["status"] == Status.OK else math.nan
+        cell = [lb.entry(row), _key(value, ranked=not math.isnan(row["rank"]))]
+        return [*cell, among_best] if among_best else cell
+
+    cells = [[shown(rows[label].get(t), among.get((t, label))) for t in facts.by_task] for label in labels]
     return {"name": "", "title": "each task's own metric", "cells": cells}
 
 
@@ -119,14 +119,6 @@ def _ranks(board: pd.DataFrame, labels: Sequence[str]) -> list[list[float] | Non
 def _costs(board: pd.DataFrame, axis: str, labels: Sequence[str]) -> list[float | None]:
     means = board.groupby("label")[axis].mean().dropna()
     return [_six_digits(means[label]) if label in means.index else None for label in labels]
-
-
-def _own_cell(row: lb.Row | None, among_best: int | None) -> list[Any] | None:
-    if row is None:
-        return None
-    value = lb.shown(row) if row["status"] == Status.OK else math.nan
-    cell = [lb.entry(row), _key(value, ranked=not math.isnan(row["rank"]))]
-    return [*cell, among_best] if among_best else cell
 
 
 def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | float | None:
