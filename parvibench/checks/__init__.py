@@ -5,7 +5,7 @@
 - ``selection.py``: the questions of a check; ``rounds.py``: measures them until every answer is clear;
 - ``question.py``, ``evidence.py``, ``outcomes.py``: what a question is, its p-values, its verdicts;
 - ``words.py``, ``output.py``: the outcome in words, as text and JSON; ``in_pytest.py``: ``parametrize``;
-- ``summaries.py``, ``ranks.py``: statistics that questions share.
+- ``summaries.py``: statistics and ranks that questions share.
 """
 
 from typing import Any

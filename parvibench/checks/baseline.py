@@ -21,6 +21,7 @@ from scipy import stats
 
 from parvibench.core.errors import InputError
 from parvibench.core.streams import derive_seed
+from parvibench.data.atomic import write_atomically
 from parvibench.harness.suite.cells import Cell
 
 from .evidence import Array, law_p_values, shift
@@ -70,9 +71,7 @@ class Baseline:
         text = json.dumps(document, separators=(",", ":"), allow_nan=False)
         for at in ('"statistics":{', '},"', '],"'):
             text = text.replace(at, f"{at[:-1]}\n{at[-1]}")
-        aside = file.with_name(f"{file.name}.tmp")
-        aside.write_text(text + "\n")
-        aside.replace(file)
+        write_atomically(file, f"{text}\n".encode())
 
 
 def cell_name(cell: Cell) -> str:
@@ -119,7 +118,8 @@ def _expected(cell: Cell, stored: Statistics) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     for name, values in stored.items():
         x, better = as_array(values), direction_of_change(name, cell.load()[0])
-        constant = _is_constant(x)
+        finite = bool(np.isfinite(x).all())
+        constant = bool(np.ptp(x) <= CONSTANT * np.abs(x).max()) if finite else bool((x == x[0]).all())
         if constant and name == EVALUATIONS:
             found[name] = Fixed(float(x[0]), better, CONSTANT)
             continue
@@ -153,13 +153,6 @@ def smallest_loss(values: Array, tests: int, own: int, plan: Plan) -> float:
     rules = (plan.stages[0], plan.doubt / own), (plan.stages[-1], plan.threshold(tests))
     sds = [stats.norm.isf((p / 4, 0.1)).sum() * math.sqrt((n + m + 1) * math.pi / (3 * n * m)) for n, p in rules]
     return float(max(sds) * spread / abs(np.median(values)))
-
-
-def _is_constant(x: Array) -> bool:
-    """Whether all values are one up to rounding."""
-    if not np.isfinite(x).all():
-        return bool((x == x[0]).all())
-    return bool(np.ptp(x) <= CONSTANT * np.abs(x).max())
 
 
 def make(
