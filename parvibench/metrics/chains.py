@@ -171,7 +171,10 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
         return torch.tensor([_nested_rhat(x) for x in _worst(path)], dtype=samples.dtype)
     values = []
     for worst in _worst(_thinned(path)):
-        chains = worst if len(worst) > 1 else _halves(worst)
+        half = worst.shape[1] // 2
+        if len(worst) == 1 and half < FEWEST_DRAWS:
+            raise NotApplicable(f"a single chain of {worst.shape[1]} draws is too short to be split")
+        chains = worst if len(worst) > 1 else np.concatenate([worst[:, :half], worst[:, half : 2 * half]])
         with np.errstate(divide="ignore", invalid="ignore"):
             each = array_stats().rhat(chains, chain_axis=0, draw_axis=1, method="rank")
         values.append(float(np.where(np.isnan(each), np.inf, each).max()))
@@ -307,11 +310,3 @@ def _paths(path: Tensor) -> list[NDArray[np.float64]]:
     """Every replicate's path as (N chains, T draws, D); zeros where not finite."""
     chains = path.transpose(1, 2).to(torch.float64).cpu()
     return list(torch.where(chains.isfinite(), chains, 0.0).numpy())
-
-
-def _halves(path: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(1, T, D) -> (2, T // 2, D)."""
-    half = path.shape[1] // 2
-    if half < FEWEST_DRAWS:
-        raise NotApplicable(f"a single chain of {path.shape[1]} draws is too short to be split")
-    return np.concatenate([path[:, :half], path[:, half : 2 * half]])

@@ -39,14 +39,9 @@ _RESAMPLES = 2000
 MOST_STATES = 1000
 
 
-def _kernel_gap(x: Tensor, reference: Reference) -> float:
-    n = len(x)
-    return 1 - (n * kernel_mean(x, x, reference.bandwidth) - 1) / (n - 1)
-
-
 #: Unbiased estimates of the gap from one set of draws, (n, D).
 V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
-    "mmd2": _kernel_gap,
+    "mmd2": lambda x, reference: 1 - (len(x) * kernel_mean(x, x, reference.bandwidth) - 1) / (len(x) - 1),
     "energy_distance": lambda x, reference: len(x) * mean_distance(x, x) / (len(x) - 1),
 }
 

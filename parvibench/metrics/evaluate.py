@@ -98,16 +98,24 @@ def evaluate_samples(
     registry.require_own_name(task)
     path, every = _chains(samples, task)
     copies, path, every = counted(every if path is None else path)
-    names = _names(task, names)
-    chains, worth = _diagnosed(path, every, copies, names)
+    labels = (n for n in (names, getattr(task, "coordinates", ())) if len(n) == task.dim)
+    names = next(labels, [f"x{i + 1}" for i in range(task.dim)])
+    chains, worth = None if path is None else chain_diagnostics(path, names), len(every)
+    if chains is not None:
+        chains["worth"] = int(chains["worth"] * copies.counted.mean())
+        worth = min(worth, chains["worth"])
     x, given, reference = thin(every, MOST_SAMPLES), reference, reference or task.reference()
     floored = given or with_floors(task, task.floored(), min(worth, len(x)), notify)
-    listed = _all_metrics(task, floored) if metrics is None else metrics
+    certified = floored.floors if isinstance(floored, Predictions) else ()
+    listed = tuple(dict.fromkeys((*task.metrics, *certified))) if metrics is None else metrics
     steps = None if path is None else path.transpose(0, 1)[None]
     predictive = task.predictive([0], "cpu", torch.float64)
     context = Context(task, reference, density_of(task), predictive, path=steps, cost=cost)
     _require_digits(every, reference, names)
-    values, absent = _measured(listed, x, context, copies)
+    measured, absent = compute_guarded(listed, x[None], context)
+    if copies.repeats:
+        absent |= {name: f"left out, since rows repeat: {copies.said}" for name in NEAREST if name in measured}
+    values = {name: float(value[0]) for name, value in measured.items() if name not in absent}
     n, judged, broken, tests = _tested(values, every, len(x), worth, context, floored)
     if floored is None and context.target is not None and "ksd" in listed:
         n, judged, tests = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
@@ -128,28 +136,6 @@ def evaluate_samples(
     }
 
 
-def _diagnosed(
-    path: Tensor | None, every: Tensor, copies: Copies, names: Sequence[str]
-) -> tuple[dict[str, Any] | None, int]:
-    """Diagnostics of chains that are long enough, and the number of independent draws that the samples are worth."""
-    chains = None if path is None else chain_diagnostics(path, names)
-    if chains is None:
-        return None, len(every)
-    chains["worth"] = int(chains["worth"] * copies.counted.mean())
-    return chains, min(len(every), chains["worth"])
-
-
-def _names(task: Task, given: Sequence[str]) -> Sequence[str]:
-    own = getattr(task, "coordinates", ())
-    return next((n for n in (given, own) if len(n) == task.dim), [f"x{i + 1}" for i in range(task.dim)])
-
-
-def _all_metrics(task: Task, floored: Floored | None) -> tuple[str, ...]:
-    """The task's metrics, and those of certified predictions with floors."""
-    certified = floored.floors if isinstance(floored, Predictions) else ()
-    return tuple(dict.fromkeys((*task.metrics, *certified)))
-
-
 def _reason(tests: FloorTests, every: Tensor, context: Context, names: Sequence[str], worth: int, chains: bool) -> str:
     """That of the tests, or the worst coordinates; before it, that chains are ``worth`` too few draws."""
     reason = tests.reason
@@ -159,16 +145,6 @@ def _reason(tests: FloorTests, every: Tensor, context: Context, names: Sequence[
     if chains and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
     return reason
-
-
-def _measured(
-    names: Sequence[str], x: Tensor, context: Context, copies: Copies
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Values of samples (n, D), and why the other metrics have none."""
-    values, absent = compute_guarded(names, x[None], context)
-    if copies.repeats:
-        absent |= {name: f"left out, since rows repeat: {copies.said}" for name in NEAREST if name in values}
-    return {name: float(value[0]) for name, value in values.items() if name not in absent}, absent
 
 
 def _tested(

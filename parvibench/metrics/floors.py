@@ -127,7 +127,9 @@ def floor_tests(
     adjusted = dict(zip(floors, holm(list(p_values.values()), weights), strict=True))
     verdict, reason = "indistinguishable", ""
     if not floors:
-        verdict, reason = "not applicable", _why_no_floors(n, reference)
+        known = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
+        elsewhere = f"floors are known at n = {', '.join(map(str, known))}, not at {n}"
+        verdict, reason = "not applicable", elsewhere if known and n not in known else "no floors"
     elif min(adjusted.values()) <= ALPHA:
         verdict = "distinguishable"
     elif lacking := _lacking(floors, metrics) if isinstance(reference, Reference) else "":
@@ -135,13 +137,6 @@ def floor_tests(
     elif hopeless := _never_rejected(values, floors, weights):
         verdict, reason = "too few replicates", f"{hopeless} could not be rejected, however bad its values"
     return FloorTests(floors, p_values, adjusted, verdict, reason)
-
-
-def _why_no_floors(n: int, reference: Floored | None) -> str:
-    sizes = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
-    if not sizes or n in sizes:  # none, or of other metrics
-        return "no floors"
-    return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}"
 
 
 def _lacking(floors: Mapping[str, Floor], metrics: Sequence[str]) -> str:

@@ -60,10 +60,7 @@ def correlation_error(samples: Tensor, context: Context) -> Tensor:
     return against_reference(samples, context, error)
 
 
-@lru_cache(maxsize=2)
-def _reference_correlations(rows: Tensor) -> Tensor:
-    """(D, D); the cache's key is the tensor's identity."""
-    return torch.corrcoef(rows.T)
+_reference_correlations = lru_cache(maxsize=2)(lambda rows: torch.corrcoef(rows.T))  # the key is the tensor's identity
 
 
 def _refuse_infinite(context: Context) -> None:
