@@ -151,12 +151,8 @@ class Comparisons(NamedTuple):
 
         Left out are only methods that are significantly worse than exact draws, and none where replicates of one of
         ``unbeaten`` spread by more than ``FAR_SPREAD``, or failed: there, of equal methods one may pass and another not
-        (``tests/studies/interval_coverage.py``).
-
-        Args:
-            task: its number.
-            ratios: medians over the floor, (methods,); NaN without one.
-            passing: whether each method is indistinguishable from exact draws, (methods,).
+        (``tests/studies/interval_coverage.py``). ``ratios`` are medians over the floor, (methods,), NaN without one;
+        ``passing``: whether each method is indistinguishable from exact draws, (methods,).
         """
         ratio, unbeaten = np.asarray(ratios, dtype=float), self.unbeaten(task)
         passes = ratio[unbeaten & np.asarray(passing, dtype=bool)]
@@ -209,10 +205,7 @@ def p_loses_more(failed: ArrayLike) -> NDArray[np.float64]:
     """One-sided p-values of the methods' failing no more often than the others together, (methods,).
 
     Exact, given how many methods failed in each replicate: if all are alike, each is one of them with equal chances, so that
-    a method's number of failures is a sum of independent Bernoulli variables. NaN without failures.
-
-    Args:
-        failed: (methods, replicates).
+    a method's number of failures is a sum of independent Bernoulli variables. NaN without failures; ``failed`` is (methods, replicates).
 
     >>> p_loses_more([[True, True, False], [False, False, False]])
     array([0.25, 1.  ])
@@ -269,9 +262,7 @@ def _prior_variance(variances: NDArray[np.float64], freedom: int) -> tuple[float
 def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Holm's adjusted p-values, in the order given: reject those at most alpha (Holm 1979, Scand. J. Stat. 6).
 
-    Args:
-        p_values: of the hypotheses.
-        weights: share of the level that each is given, up to a factor (Holm's Section 3); default equal ones.
+    ``weights``: share of the level that each is given, up to a factor (Holm's Section 3); default equal ones.
 
     >>> holm([0.01, 0.04, 0.5])
     [0.03, 0.08, 0.5]
@@ -292,14 +283,8 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     """Mean of the middle half of all replicates of all tasks, with a stratified bootstrap interval.
 
     Less noisy than the median, and insensitive to a quarter of outliers on either side (Agarwal et al. 2021,
-    arXiv:2108.13264, Section 4.3). The tasks' values must be on one scale, such as ratios to the floor.
-
-    Args:
-        values: one array of replicates per task; +inf is a failure, NaN counts as +inf.
-        rng: draws the resamples.
-
-    Returns:
-        +inf, or an interval up to +inf, where more than a quarter of the replicates failed.
+    arXiv:2108.13264, Section 4.3). The tasks' values, one array of replicates each, must be on one scale, such as ratios to
+    the floor; +inf is a failure, NaN counts as +inf. +inf, or an interval up to +inf, where more than a quarter failed.
     """
     tasks = [np.where(np.isnan(t), math.inf, t) for t in (np.asarray(v, dtype=float) for v in values)]
     drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
@@ -312,16 +297,9 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
 def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, replicates: int) -> NDArray[np.float64]:
     """When each replicate of one algorithm first reached each target.
 
-    A target is reached at the first checkpoint whose value is at most that, so times are as coarse as checkpoints.
-
-    Args:
-        values: of a metric of which lower is better, (C, R) at C checkpoints; NaN where a replicate had stopped.
-        spent: until then, (C, R).
-        targets: values to reach, (T,).
-        replicates: how many were requested; those without values never reach a target.
-
-    Returns:
-        (replicates, T), +inf where a target was not reached.
+    A target is reached at the first checkpoint whose value is at most that, so times are as coarse as checkpoints. Of
+    ``values`` of a metric of which lower is better and what was ``spent`` until then, (C, R) at C checkpoints, NaN where a
+    replicate had stopped: (replicates, T), +inf where one of the ``targets`` (T,) was not reached, as by replicates without values.
 
     >>> hitting_times([[3.0, 9.0], [1.0, 9.0]], [[10, 10], [20, 20]], [4.0, 2.0], replicates=2)
     array([[10., 20.],
@@ -338,15 +316,9 @@ def runtime_profile(times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike
     """Share of (task, replicate, target) triples reached within a budget: a runtime-to-target profile.
 
     Every task has the same weight; targets never reached stay in the denominator (Hansen et al. 2021,
-    arXiv:1603.08785, "runtime distributions"). The band is pointwise.
-
-    Args:
-        times: task -> those of ``hitting_times``, (replicates, targets).
-        budgets: at which the profile is computed, in the unit of the times.
-        seed: of the resamples; methods with the same numbers of replicates share those of one seed.
-
-    Returns:
-        Columns ``budget``, ``share``, ``low`` and ``high`` (95% stratified bootstrap), one row per budget.
+    arXiv:1603.08785, "runtime distributions"). ``times``: task -> those of ``hitting_times``, (replicates, targets). One row
+    per budget, with columns ``budget``, ``share``, ``low`` and ``high`` (95% stratified bootstrap, pointwise); methods with the
+    same numbers of replicates share the resamples of one seed.
     """
     at = np.asarray(budgets, dtype=float)
     reached = [(t[:, :, None] <= at).mean(1) for t in times.values()]  # of every task, (replicates, budgets)

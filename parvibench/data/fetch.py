@@ -8,7 +8,6 @@ SHA-256, or the hash that git gives its content, must be the registry's.
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
+
+from .atomic import write_atomically
 
 #: Environment variable with a folder that already holds the files.
 FOLDER_VARIABLE = "PARVIBENCH_DATA_DIR"
@@ -128,9 +129,7 @@ def keep(name: str, content: Content) -> None:
     if held(name) is None:
         path = cache_folder() / entry.file
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as aside:
-            aside.write(content)
-        Path(aside.name).replace(path)
+        write_atomically(path, content)
 
 
 def status() -> list[DataStatus]:

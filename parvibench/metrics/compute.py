@@ -43,14 +43,8 @@ def compute(
     A replicate with a non-finite sample, or whose value is not a number, gets the worst value: +inf where
     lower is better, NaN otherwise. Costs and diagnostics stand as they are.
 
-    Args:
-        names: canonical metric names.
-        samples: (R, n, D), n >= 2.
-        context: everything else the metrics may use.
-        when: ``every`` leaves out the metrics meant for the last checkpoint; ``last`` takes all.
-
-    Returns:
-        Values, name -> (R,) float64 on the CPU, and the reasons of the metrics that do not apply.
+    Of samples (R, n, D), n >= 2: values, name -> (R,) float64 on the CPU, and the reasons of the metrics that do not apply. ``when``:
+    ``every`` leaves out the metrics meant for the last checkpoint; ``last`` takes all.
 
     Raises:
         ShapeError: samples are no (R, n, D) batch of the task.

@@ -73,17 +73,10 @@ def equivalent_sample_size(
 ) -> tuple[float | None, Interval | None, str]:
     """How many independent exact draws come as close to the reference as these samples.
 
-    Args:
-        metric: ``sliced_w2`` or a V-statistic (``mmd2``, ``energy_distance``); the others have none.
-        values: of the metric, one per replicate of n samples; several are pooled, V-statistics by their mean and
-            the sliced distance by its median.
-        n: number of samples.
-        reference: with its floors.
-
-    Returns:
-        The number, at most 4n and at most the largest size simulated; its 95% interval, which holds the number
-        of exact draws whose values would have come out like these; and a reason, which is empty unless the
-        number is missing or capped.
+    By ``sliced_w2`` or a V-statistic (``mmd2``, ``energy_distance``), of which there are ``values``, one per replicate of n
+    samples; several are pooled, V-statistics by their mean and the sliced distance by its median. The number, at most 4n and
+    at most the largest size simulated; its 95% interval, which holds the number of exact draws whose values would have come
+    out like these; and a reason, which is empty unless the number is missing or capped.
     """
     found = np.atleast_1d(np.asarray(values, dtype=float))
     if metric != "sliced_w2" and metric not in V_STATISTICS:

@@ -22,11 +22,7 @@ _TOLD = ("task_version", "algorithm_version", "budget", "samples", "particles", 
 
 
 def published(where: str) -> pd.DataFrame:
-    """Results as ``report_files.values`` makes them: of a suite that ships, a file's, or an address's.
-
-    Raises:
-        InputError: there are none, or they are from before this format.
-    """
+    """Results as ``Facts.values`` makes them: of a suite that ships, a file's, or an address's; ``InputError`` without any of this format."""
     try:
         shipped = files("parvibench.results") / where / "results.parquet"
         if where.startswith("https://"):
@@ -43,16 +39,9 @@ def published(where: str) -> pd.DataFrame:
 def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """One row per method and task, best first, and sentences on pairs and differences.
 
-    Args:
-        mine: of ``report_files.values``.
-        theirs: of ``published``.
-
-    Returns:
-        Columns ``task``, ``label``, ``whose`` (``yours``, ``published``), ``unit``, ``value``, ``low``, ``high`` (ratio to the
-        floor where there is one), ``marks``. Only tasks and metrics that both have.
-
-    Raises:
-        InputError: no task and metric in common.
+    Of ``mine``, as ``Facts.values`` makes it, and ``theirs``, as of ``published``: columns ``task``, ``label``, ``whose``
+    (``yours``, ``published``), ``unit``, ``value``, ``low``, ``high`` (ratio to the floor where there is one), ``marks``. Only
+    tasks and metrics that both have; ``InputError`` without any.
     """
     mine = mine.merge(theirs[["task", "metric"]].drop_duplicates())
     theirs = theirs[theirs["task"].isin(mine["task"])]

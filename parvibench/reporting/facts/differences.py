@@ -89,21 +89,13 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     (``statistics.p_no_better``, both sides), else Welch's or, where a replicate failed, the rank-sum test. Positive values are compared by
     their logarithms. A replicate that failed counts as the worst value.
 
-    Args:
-        a: the first run.
-        b: the second.
-        metric: default each task's primary one, as a ratio to the floor where there is one (``unit`` is then ``floors``).
-
-    Returns:
-        One row per cell of either run: medians ``a`` and ``b`` over all replicates; ``change`` of the mean with its 95% interval ``low``,
-        ``high``, in per cent of the geometric mean (``scale`` is ``%``) or, where values are not all positive, in the metric's
-        unit; NaN with a failed replicate; ``p_value`` (Holm over the table); ``verdict``: ``significantly better``,
-        ``significantly worse``, ``not significantly different`` (b against a, by the metric's direction), ``significantly
-        different`` where neither direction is better, ``not comparable`` with a note, ``only in the first``, ``only in the
-        second``.
-
-    Raises:
-        InputError: the runs share no cell.
+    One row per cell of either run by ``metric``, by default each task's primary one, as a ratio to the floor where there is one
+    (``unit`` is then ``floors``): medians ``a`` and ``b`` over all replicates; ``change`` of the mean with its 95% interval
+    ``low``, ``high``, in per cent of the geometric mean (``scale`` is ``%``) or, where values are not all positive, in the
+    metric's unit; NaN with a failed replicate; ``p_value`` (Holm over the table); ``verdict``: ``significantly better``,
+    ``significantly worse``, ``not significantly different`` (b against a, by the metric's direction), ``significantly
+    different`` where neither direction is better, ``not comparable`` with a note, ``only in the first``, ``only in the
+    second``. ``InputError`` where the runs share no cell.
     """
     shared = _shared(a, b)
     if not shared:
