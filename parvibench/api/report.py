@@ -138,7 +138,7 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
     from parvibench.reporting.facts import board as lb
-    from parvibench.reporting.facts.averages import by_method
+    from parvibench.reporting.facts.findings import by_method
     from parvibench.reporting.formatting import interval
     from parvibench.reporting.page.text_tables import to_markdown
     from parvibench.reporting.text import leaders

@@ -59,14 +59,14 @@ def _like(draws: Draws, first: Draws, path: str, its: str) -> Draws:
     if draws.names == first.names:
         return draws
     try:
-        order = match(draws.names, first.names, path, its, len(first.names)).order
+        order, _ = match(draws.names, first.names, path, its, len(first.names))
     except ValueError as error:
         raise InputError(str(error)) from None
     if not draws.names or not first.names or len(order) < len(draws.names):
         raise InputError(
             f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}"
         )
-    return replace(draws, values=draws.values[..., list(order)], names=first.names)
+    return replace(draws, values=draws.values[..., order], names=first.names)
 
 
 def _read(path: Path, choice: Choice) -> Draws:

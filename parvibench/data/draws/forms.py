@@ -248,19 +248,18 @@ def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "t
         return draws  # refused by its shape, where it is judged
     try:
         try:
-            found = match(draws.names, names, of, to, count)
+            order, said = match(draws.names, names, of, to, count)
         except ValueError:
             if not draws.places or list(draws.places) == list(draws.names):
                 raise
-            found = match(draws.places, names, of, to, count)  # a name has numbers where the draws have labels
+            order, said = match(draws.places, names, of, to, count)  # a name has numbers where the draws have labels
     except ValueError as error:
         if not (draws.chosen and count == dim):
             raise ShapeError(str(error)) from None
         return replace(draws, read=(*draws.read, f"columns taken as they were chosen, in the order of {to}"))
-    order = list(found.order)
     values = draws.values if order == list(range(count)) else draws.values[..., order]
     return replace(
-        draws, values=values, names=tuple(names) or draws.names, read=(*draws.read, found.said), places=(), chosen=False
+        draws, values=values, names=tuple(names) or draws.names, read=(*draws.read, said), places=(), chosen=False
     )
 
 

@@ -57,8 +57,11 @@ def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list
             rows.append((task, label, whose, _unit(cell), sign * middle, *ends, first["marks"], middle))
             other = published.get((task, label))
             if whose == "yours" and other is not None and not first["anchor"]:
-                found = _pair(cell, other), _differs(cell, other)
-                said.append(comparing.AGAINST.format(label=label, task=task, found=found[0], differs=found[1]))
+                pairs = {c: (first[c], other[c].iloc[0]) for c in _TOLD}
+                unequal = {c: (a, b) for c, (a, b) in pairs.items() if a != b and not (pd.isna(a) and pd.isna(b))}
+                differs = ", ".join(f"{c} {a} against {b}" for c, (a, b) in unequal.items())
+                more = f"; differs: {differs}" if differs else ""
+                said.append(comparing.AGAINST.format(label=label, task=task, found=_pair(cell, other), differs=more))
     columns = ["task", "label", "whose", "unit", "value", "low", "high", "marks", "place"]
     board = pd.DataFrame(rows, columns=columns).sort_values(["task", "place"], kind="stable")
     return board.drop(columns="place").reset_index(drop=True), said
@@ -88,9 +91,3 @@ def _pair(cell: pd.DataFrame, other: pd.DataFrame) -> str:
     found = paired_difference(x, y)
     ends = {"mean": number(found.mean), "low": number(found.low), "high": number(found.high)}
     return comparing.PAIRED.format(n=found.n, unit=_unit(cell), **ends)
-
-
-def _differs(cell: pd.DataFrame, other: pd.DataFrame) -> str:
-    pairs = {c: (cell[c].iloc[0], other[c].iloc[0]) for c in _TOLD}
-    told = [f"{c} {a} against {b}" for c, (a, b) in pairs.items() if a != b and not (pd.isna(a) and pd.isna(b))]
-    return f"; differs: {', '.join(told)}" if told else ""

@@ -1,8 +1,11 @@
-"""The methods among the best of every task, as of ``board.table``. Medians alone decide nothing."""
+"""A board over its tasks: the methods among the best, means and average ranks, and the tasks that methods have in common.
+
+Who is among the best is as of ``board.table``: medians alone decide nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -11,12 +14,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench import statistics
+from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.reporting.text import leaders
 
 from . import board as lb
 
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
+#: As given by ``by_method``.
+Method = tuple[str, pd.Series, dict[str, lb.Row]]
 
 
 @dataclass(frozen=True)
@@ -63,3 +69,47 @@ def _pooled(tasks: tuple[bytes, ...]) -> statistics.Aggregate:
     """Interquartile mean over tasks, float64; the same in the view of all methods and in that of a kind."""
     values = [np.frombuffer(task) for task in tasks]
     return statistics.interquartile_mean(values, np.random.default_rng([len(v) for v in values]))
+
+
+def common_tasks(board: pd.DataFrame) -> list[str]:
+    """Tasks of a board, in its order, that all methods ran on that ran on half of the tasks.
+
+    Averages over them are of the same tasks for all methods: a method that loses to another on all of them cannot be
+    listed above it.
+    """
+    rows = board[~board["anchor"].astype(bool) & ~board["status"].isin([str(s) for s in lb.NOT_RUN])]
+    ran = {str(label): set(mine["task"]) for label, mine in rows.groupby("label", sort=False)}
+    names = [str(t) for t in dict.fromkeys(rows["task"])]
+    counted = [mine for mine in ran.values() if 2 * len(mine) >= len(names)]
+    return [t for t in names if all(t in mine for mine in counted)]
+
+
+def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
+    """Rank of every method of a board averaged over the tasks that rank it; best first, anchors last.
+
+    Index label; columns ``anchor``, ``average_rank`` (ties share the mean of their ranks), ``n_tasks`` (that rank the
+    method) and ``n_failed`` (of these, without a result).
+    """
+    rows = board[["task", "label", "anchor", "status", "rank"]].copy()
+    # ``rank`` gives ties the best of their places; an average needs the middle.
+    rows["rank"] = rows.groupby("task")["rank"].rank(method="average")
+    failed = rows["rank"].notna() & (rows["status"] != Status.OK)
+    frame = rows.assign(failed=failed).groupby("label", sort=False).agg(
+        anchor=("anchor", "first"), average_rank=("rank", "mean"), n_tasks=("rank", "count"), n_failed=("failed", "sum")
+    )  # fmt: skip
+    return frame.sort_values(["anchor", "average_rank"], kind="stable")
+
+
+def by_label(board: pd.DataFrame) -> dict[str, dict[str, lb.Row]]:
+    """Label -> task -> row of the board."""
+    rows: dict[str, dict[str, lb.Row]] = {}
+    for row in board.to_dict("records"):
+        rows.setdefault(str(row["label"]), {})[str(row["task"])] = row
+    return rows
+
+
+def by_method(board: pd.DataFrame) -> Iterator[Method]:
+    """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
+    rows = by_label(board)
+    for label, rank in average_ranks(board).iterrows():
+        yield str(label), rank, rows[str(label)]

@@ -9,7 +9,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.reference import Reference
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks
+from parvibench.reporting.facts.findings import average_ranks
 from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime

@@ -13,8 +13,8 @@ from rich.text import Text
 from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import Method, by_method
 from parvibench.reporting.facts.board import entry, groups, marks_used, shown_interval, unfinished
+from parvibench.reporting.facts.findings import Method, by_method
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.formatting import number

@@ -1,4 +1,4 @@
-"""The leaderboard of methods x tasks with average ranks, and the numbers the page's script needs to filter it and to switch metrics."""
+"""Tables over tasks: the leaderboard of methods x tasks, with the numbers by which the page's script filters it and switches metrics; aggregates."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks, by_label, by_method
+from parvibench.reporting.facts.findings import View, average_ranks, by_label, by_method, common_tasks
 from parvibench.reporting.facts.run import Facts, interval_of
-from parvibench.reporting.formatting import interval, name, number
+from parvibench.reporting.formatting import count, interval, name, number
 from parvibench.reporting.text import marks
 
-from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
+from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, sortable, whole
 
 
 def leaderboard(facts: Facts) -> Table:
@@ -40,9 +40,9 @@ def leaderboard(facts: Facts) -> Table:
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
-        count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
+        of = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = whole(float(np.mean(costs)) if costs else math.nan)
-        head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, count, cost)
+        head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, of, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=facts.kinds[label]))
     return Table("leaderboard", tuple(columns), tuple(body))
 
@@ -143,3 +143,36 @@ def _key(value: float, *, ranked: bool) -> float | str | None:
 
 def _six_digits(value: float) -> float:
     return float(f"{value:.6g}")
+
+
+def ranks_table(board: pd.DataFrame) -> Table | None:
+    """Average ranks over the tasks that all methods ran on that ran on half of them; None where these are all or none."""
+    common = common_tasks(board)
+    if not common or len(common) == board["task"].nunique():
+        return None
+    ranks = average_ranks(board[board["task"].isin(common)])
+    ranks = ranks[~ranks["anchor"].astype(bool) & (ranks["n_tasks"] == len(common))]
+    body = tuple(Row((method(str(label)), numeric(rank))) for label, rank in ranks["average_rank"].items())
+    title = f"average rank over the {len(common)} tasks that all methods ran on: {', '.join(common)}"
+    return Table(title, (Column("method", numeric=False), Column("average rank")), body)
+
+
+def means_table(view: View, tasks: Sequence[str]) -> Table:
+    """Interquartile means of the ratio to the floor, over all of these tasks and over each group."""
+    board = view.board
+    by_group = {"all": tuple(tasks)} | {
+        str(g): tuple(str(t) for t in rows["task"].unique())
+        for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
+    }
+    parts = {g: view.means(t) for g, t in by_group.items()}
+    columns = [
+        Column(g, f"interquartile mean over {', '.join(t)}"[:300], group=ALL_GROUPS if g == "all" else g, sub=count(len(t), "task"))
+        for g, t in by_group.items()
+    ]  # fmt: skip
+    labels = dict.fromkeys(str(label) for part in parts.values() for label in part.index)
+    body = []
+    for label in labels:
+        means = [[*map(float, p.loc[label])] if label in p.index else [math.nan] * 3 for p in parts.values()]
+        body.append(Row((method(label), *(numeric(mean, note=f"[{interval(*ends)}]") for mean, *ends in means))))
+    caption = "interquartile mean of the ratio to the floor [95%]"
+    return Table(caption, (Column("method", numeric=False), *columns), tuple(body))
