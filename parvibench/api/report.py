@@ -138,7 +138,6 @@ def write(results: Results, folder: Path, mirror: MirrorObserver | None = None, 
 def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
     from parvibench.reporting.facts import board as lb
-    from parvibench.reporting.facts.findings import by_method
     from parvibench.reporting.formatting import interval
     from parvibench.reporting.page.text_tables import to_markdown
     from parvibench.reporting.text import leaders
@@ -146,7 +145,7 @@ def ranking(results: Facts) -> Ranking:
 
     legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
-    for label, rank, rows in by_method(results.board):
+    for label, rank, rows in results.all.methods:
         judged = {task: row["verdict"] == "indistinguishable" for task, row in rows.items() if row["verdict"]}
         ratios = [row["floor_ratio"] for row in rows.values() if not math.isnan(row["floor_ratio"])]
         metrics |= {f"floor_ratio/{label}": statistics.median(ratios)} if ratios else {}

@@ -5,7 +5,7 @@ Who is among the best is as of ``board.table``: medians alone decide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -21,7 +21,7 @@ from parvibench.reporting.text import leaders
 from . import board as lb
 
 Scores = Mapping[tuple[str, str], NDArray[np.float64]]
-#: As given by ``by_method``.
+#: As of ``View.methods``.
 Method = tuple[str, pd.Series, dict[str, lb.Row]]
 
 
@@ -50,6 +50,19 @@ class View:
             text = leaders.on_task(str(task), shown, unit, compared, beaten, int(beats), int(pairs))
             found[str(task)] = text + leaders.caveat(unit)
         return found
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, lb.Row]]:
+        """Label -> task -> row of the board, without the medians of other metrics."""
+        found: dict[str, dict[str, lb.Row]] = {}
+        for row in self.board[list(lb.COLUMNS)].to_dict("records"):
+            found.setdefault(str(row["label"]), {})[str(row["task"])] = row
+        return found
+
+    @cached_property
+    def methods(self) -> list[Method]:
+        """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
+        return [(str(label), rank, self.rows[str(label)]) for label, rank in average_ranks(self.board).iterrows()]
 
     def means(self, tasks: Sequence[str]) -> pd.DataFrame:
         """Interquartile means of the ratio to the floor over tasks, all replicates pooled; best first.
@@ -98,18 +111,3 @@ def average_ranks(board: pd.DataFrame) -> pd.DataFrame:
         anchor=("anchor", "first"), average_rank=("rank", "mean"), n_tasks=("rank", "count"), n_failed=("failed", "sum")
     )  # fmt: skip
     return frame.sort_values(["anchor", "average_rank"], kind="stable")
-
-
-def by_label(board: pd.DataFrame) -> dict[str, dict[str, lb.Row]]:
-    """Label -> task -> row of the board."""
-    rows: dict[str, dict[str, lb.Row]] = {}
-    for row in board.to_dict("records"):
-        rows.setdefault(str(row["label"]), {})[str(row["task"])] = row
-    return rows
-
-
-def by_method(board: pd.DataFrame) -> Iterator[Method]:
-    """Label, row of ``average_ranks`` and, by task, rows of the board of every method: best first, anchors last."""
-    rows = by_label(board)
-    for label, rank in average_ranks(board).iterrows():
-        yield str(label), rank, rows[str(label)]

@@ -49,7 +49,8 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
     said = {kind: view.sentences for kind, view in facts.views.items()}
     own: dict[str, dict[str, list[lb.Row]]] = {}
     for found in list(facts.views.values())[1:]:  # kinds first, then divisions
-        for row in found.board[~found.board["anchor"].astype(bool)].to_dict("records"):
+        ranked = found.board.loc[~found.board["anchor"].astype(bool), ["task", "label", "rank", "best"]]
+        for row in ranked.to_dict("records"):
             own.setdefault(row["task"], {}).setdefault(row["label"], []).append(row)
     sections = []
     boards = {str(task): rows for task, rows in facts.board.groupby("task", sort=False)}

@@ -14,7 +14,7 @@ from parvibench.core import registry
 from parvibench.core.result import Status
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.board import entry, groups, marks_used, shown_interval, unfinished
-from parvibench.reporting.facts.findings import Method, by_method
+from parvibench.reporting.facts.findings import Method
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.formatting import number
@@ -38,7 +38,6 @@ _LATEX = str.maketrans({
 def to_markdown(facts: Facts) -> str:
     """The leaderboards as Markdown tables."""
     board = facts.board
-    methods = list(by_method(board))
     lines = [f"# ParVIBench leaderboard: {_plain(facts.suite.get('name', ''))}", ""]
     lines += [f"Run {_plain(facts.run.id)}. {marks.BOLD}", ""]
     lines += [text, ""] if (text := unfinished(facts)) else []
@@ -47,7 +46,7 @@ def to_markdown(facts: Facts) -> str:
         lines += [f"## {_plain(group.title)}", ""]
         lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
         lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
-        for label, rank, rows in methods:
+        for label, rank, rows in facts.all.methods:
             shown = {task: _plain(entry(row)).replace("*", "\\*") for task, row in rows.items()}
             cells = [f"**{shown[t]}**" if t in rows and rows[t]["best"] else shown.get(t, "") for t in group.tasks]
             name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
@@ -78,7 +77,6 @@ def escape(text: object) -> str:
 def to_latex(facts: Facts) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
     board = facts.board
-    methods = list(by_method(board))
     own = {c.label for c in facts.cells if c.algorithm not in registry.algorithms()}
     lines = [rf"% ParVIBench, run {escape(facts.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
@@ -93,7 +91,7 @@ def to_latex(facts: Facts) -> str:
             rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
         ]  # fmt: skip
         anchored = False
-        for label, rank, rows in methods:
+        for label, rank, rows in facts.all.methods:
             if rows.keys().isdisjoint(group.tasks):
                 continue
             cells = [_latex_cell(rows[task]) if task in rows else "" for task in group.tasks]
@@ -119,7 +117,7 @@ def _latex_cell(row: lb.Row) -> str:
 def print_leaderboard(facts: Facts, console: Console) -> None:
     """Print methods x tasks, one table per primary metric (several where the console is narrow)."""
     board = facts.board
-    methods = list(by_method(board))
+    methods = facts.all.methods
     counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
     plain = console.color_system is None  # without bold, the best are in brackets
     for group in groups(board):

@@ -10,7 +10,7 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.findings import View, average_ranks, by_label, by_method, common_tasks
+from parvibench.reporting.facts.findings import View, average_ranks, common_tasks
 from parvibench.reporting.facts.run import Facts, interval_of
 from parvibench.reporting.formatting import count, interval, name, number
 from parvibench.reporting.text import marks
@@ -35,7 +35,7 @@ def leaderboard(facts: Facts) -> Table:
         sub = "× floor" if ratio else str(row["metric"])
         columns.append(Column(task, help, group=lb.task_group(task), sub=sub))
     body = []
-    for label, rank, of_tasks in by_method(facts.board):
+    for label, rank, of_tasks in facts.all.methods:
         mine = [of_tasks.get(task) for task in first]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
@@ -79,7 +79,7 @@ def numbers(facts: Facts, table: Table) -> dict[str, Any]:
 
 def _own_metrics(facts: Facts, labels: Sequence[str]) -> dict[str, Any]:
     """Every task by its own metric."""
-    rows, among = by_label(facts.board), dict[tuple[str, str], int]()
+    rows, among = facts.all.rows, dict[tuple[str, str], int]()
     for view, found in facts.views.items():
         bit = 1 if not view else 4 if view in facts.parts else 2
         best = found.board[found.board["best"].astype(bool)]
