@@ -158,7 +158,12 @@ def _tested(
     sizes, judged = sizes_judged(n or 0, floored, values), dict(values)
     for smaller in set(sizes.values()) - {size}:
         judged |= values_of([name for name, own in sizes.items() if own == smaller], thin(every, smaller), context)
-    broken = _not_computed(values, floored, thin(every, size))
+    x, broken = thin(every, size), dict[str, str]()
+    for name in () if floored is None else floored.certificate.get("without_floor", ()):
+        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
+    if still := int((x == x[0]).all(0).sum()):
+        broken["correlation_error"] = f"not computed: {still} coordinates of the samples never vary"
+    broken = {name: reason for name, reason in broken.items() if name in values}
     judged = {name: value for name, value in judged.items() if name not in broken}
     return n, judged, broken, floor_tests(judged, n or worth, floored, context.task.metrics, sizes)
 
@@ -178,17 +183,6 @@ def _require_digits(x: Tensor, reference: Reference | None, names: Sequence[str]
                 f"{names[i]}: numbers near {reference.mean[i]:.4g} in the precision of the {what} are {steps[i]:.2g} standard "
                 "deviations apart; give more digits, or subtract the same offset from samples and reference"
             )
-
-
-def _not_computed(values: Mapping[str, float], floored: Floored | None, x: Tensor) -> dict[str, str]:
-    """Metrics that say nothing here, metric -> why: they are left out of the verdict."""
-    broken = {}
-    for name in () if floored is None else floored.certificate.get("without_floor", ()):
-        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
-    still = (x == x[0]).all(0)
-    if bool(still.any()) and "correlation_error" in values:
-        broken["correlation_error"] = f"not computed: {int(still.sum())} coordinates of the samples never vary"
-    return {name: reason for name, reason in broken.items() if name in values}
 
 
 def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:

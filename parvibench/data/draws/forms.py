@@ -159,15 +159,11 @@ def _table_of(data: Any) -> dict[str, Any] | None:
         return None
     names = list(names)
     numbered = names == list(range(len(names))) and all(isinstance(name, int) for name in names)  # by pandas
-    return None if numbered and not _index_of(data) else _columns(data, names)
-
-
-def _columns(data: Any, names: Sequence[Any]) -> dict[str, Any]:
-    shown = [str(name) for name in names]
-    refuse_repeats(shown)
-    if hasattr(data, "iloc"):
-        return _index_of(data) | {name: data.iloc[:, i] for i, name in enumerate(shown)}
-    return _index_of(data) | {str(name): data[name] for name in names}
+    index = _index_of(data)
+    if numbered and not index:
+        return None
+    refuse_repeats([str(name) for name in names])
+    return index | {str(n): data.iloc[:, i] if hasattr(data, "iloc") else data[n] for i, n in enumerate(names)}
 
 
 def _index_of(data: Any) -> dict[str, Any]:

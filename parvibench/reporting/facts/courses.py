@@ -19,7 +19,7 @@ from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.curve_grid import CurveGrid
+from parvibench.harness.store.curve_grid import CurveGrid, MetricCurve
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval, runtime_profile
 
@@ -69,14 +69,14 @@ def at_equal_budgets(
     sign = -1 if lb.higher_is_better(metric) else 1
     found = {}
     for axis in ("score_evaluations", SEQUENTIAL):
-        courses = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in ran]
-        courses = [course for course in courses if len(course[1])]
+        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in ran]
+        courses = [course for course in found_of if len(course[2])]
         if len(courses) < 2:
             return {}
-        level = float(np.median([cost[-1] for _, cost, _ in courses]))
+        level = float(np.median([cost[-1] for *_, cost, _ in courses]))
         rows = []
-        for cell, cost, at in courses:
-            curve, i = results.curve_grid(cell).metric(metric), int(np.abs(np.log(cost / level)).argmin())
+        for cell, curve, cost, at in courses:
+            i = int(np.abs(np.log(cost / level)).argmin())
             values = metric_values(metric, curve.at(int(at[i]), cell.diverged))
             middle, low, high = (v / unit for v in median_interval(values))
             iterations = float(curve.spent["iteration"][at[i], curve.measured[at[i]]].max())
@@ -88,15 +88,15 @@ def at_equal_budgets(
     return found
 
 
-def _spent(grid: CurveGrid, metric: str, axis: str) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """What the replicate that had spent most had spent at the checkpoints at which something had been, and their places, (C,)."""
+def _spent(grid: CurveGrid, metric: str, axis: str) -> tuple[MetricCurve, NDArray[np.float64], NDArray[np.intp]]:
+    """The curve, what the replicate that had spent most had spent at the checkpoints at which something had been, and their places, (C,)."""
     curve = grid.metric(metric)
     spent = np.where(curve.measured, curve.spent["iteration" if axis == SEQUENTIAL else axis], -math.inf)
     cost = spent.max(1, initial=-math.inf)
     if axis == SEQUENTIAL and SEQUENTIAL in grid.names:
         cost = grid.medians(SEQUENTIAL)[curve.rows]
     at = np.flatnonzero(cost > 0)
-    return cost[at], at
+    return curve, cost[at], at
 
 
 def profiles(

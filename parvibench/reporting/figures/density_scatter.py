@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.core.task import Task
 from parvibench.reporting.text import captions
 
 from .figure import GREY, GROUND, Drawing, Picture, TaskCells, long_form, short, slug
@@ -108,22 +107,17 @@ def _density(task: str) -> tuple[Points, Points, Points] | None:
         target = known.target([0], "cpu", torch.float64)
         if known.dim != 2:
             return None
-        x, y = np.linspace(*_extent(known), _GRID).T
+        reference, g = known.reference(), torch.Generator().manual_seed(0)
+        draws = (known.exact(4000, g) if reference is None else reference.draws).numpy()
+        low, high = np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
+        margin = 0.15 * (high - low)  # around nearly all of the probability
+        x, y = np.linspace(low - margin, high + margin, _GRID).T
         points = np.stack(np.meshgrid(x, y), axis=-1).reshape(1, -1, 2)
         with torch.no_grad():
             log_density = target.log_density(torch.from_numpy(points)).numpy().reshape(_GRID, _GRID)
     except Exception:  # an unknown or broken plug-in: no scatter
         return None
     return x, y, _mass_above(log_density)
-
-
-def _extent(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Corners of a box around nearly all of a 2-D task's probability, from its reference or exact draws."""
-    reference = task.reference()
-    draws = (task.exact(4000, torch.Generator().manual_seed(0)) if reference is None else reference.draws).numpy()
-    low, high = np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
-    margin = 0.15 * (high - low)
-    return low - margin, high + margin
 
 
 def _mass_above(log_density: NDArray[np.float64]) -> NDArray[np.float64]:

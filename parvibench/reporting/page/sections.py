@@ -65,7 +65,7 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
                 name=task,
                 anchor=fragment("task", task),
                 group=lb.task_group(task),
-                about=_task_facts(task),
+                about=described.task(known) if (known := registry.tasks().get(task)) else _own_task(task),
                 sentences={kind: found[task] for kind, found in said.items() if task in found},
                 certificate=_certificate(task),
                 table=ranking_table(cells, rows, own.get(task, {}), facts.marks),
@@ -92,10 +92,7 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
         yield from draw(shown)
 
 
-def _task_facts(task: str) -> str:
-    row = registry.tasks().get(task)
-    if row is not None:
-        return described.task(row)
+def _own_task(task: str) -> str:
     found = floored_of(task)
     return described.own_task(() if found is None else found.certificate.get("coordinates", ()), native_of(task))
 

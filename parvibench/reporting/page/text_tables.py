@@ -12,7 +12,6 @@ from rich.text import Text
 
 from parvibench.core import registry
 from parvibench.core.result import Status
-from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.board import entry, groups, marks_used, shown_interval, unfinished
 from parvibench.reporting.facts.findings import Method
 from parvibench.reporting.facts.run import Facts
@@ -94,7 +93,14 @@ def to_latex(facts: Facts) -> str:
         for label, rank, rows in facts.all.methods:
             if rows.keys().isdisjoint(group.tasks):
                 continue
-            cells = [_latex_cell(rows[task]) if task in rows else "" for task in group.tasks]
+            cells = []
+            for row in map(rows.get, group.tasks):
+                text = "" if row is None else escape(entry(row))
+                if row is not None and row["status"] == Status.OK:
+                    _, low, high = shown_interval(row)
+                    around = rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
+                    text = (rf"\textbf{{{text}}}" if row["best"] else text) + around * (not math.isnan(low))
+                cells.append(text)
             if rank["anchor"] and not anchored:
                 lines.append(r"\midrule")
                 anchored = True
@@ -103,15 +109,6 @@ def to_latex(facts: Facts) -> str:
             lines.append(" & ".join([name, average, *cells]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
-
-
-def _latex_cell(row: lb.Row) -> str:
-    text = escape(entry(row))
-    if row["status"] != Status.OK:
-        return text
-    _, low, high = shown_interval(row)
-    around = "" if math.isnan(low) else rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
-    return (rf"\textbf{{{text}}}" if row["best"] else text) + around
 
 
 def print_leaderboard(facts: Facts, console: Console) -> None:

@@ -46,7 +46,11 @@ def ranking_table(
     """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``submitted``: cell key -> mark of a submission's row."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
-    others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
+    costs = {
+        m for m, row in registry.metrics().items() if row.need == "cost"
+    }  # they have separate columns, paths a table
+    elsewhere = {metric, *PATH_METRICS, SEQUENTIAL, *costs}
+    others = dict.fromkeys(m for c in cells for m in c.values if m not in elsewhere)
     shown: list[tuple[bool, Column, Callable[[lb.Row, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
         (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label, ()))),
@@ -151,12 +155,6 @@ def _status(cell: CellRecord) -> Entry:
         return Entry(text, look="status", help=cell.reason[:300])
     flags = {re.sub(r"\d+", "", flag): flag for flag in cell.flags}  # chunks differ in numbers
     return Entry("ok", note="flagged" if flags else "", help="; ".join(flags.values())[:300])
-
-
-def _in_another_column(metric: str) -> bool:
-    """Costs have separate columns, whole paths a separate table."""
-    row = registry.metrics().get(metric)
-    return metric in (*PATH_METRICS, SEQUENTIAL) or (row is not None and row.need == "cost")
 
 
 def _help(metric: str) -> str:
