@@ -8,6 +8,7 @@ SHA-256, or the hash that git gives its content, must be the registry's.
 import hashlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 from parvibench.core.errors import DataMissingError, InputError, UnknownNameError
-
-from .atomic import write_atomically
 
 #: Environment variable with a folder that already holds the files.
 FOLDER_VARIABLE = "PARVIBENCH_DATA_DIR"
@@ -129,7 +128,9 @@ def keep(name: str, content: Content) -> None:
     if held(name) is None:
         path = cache_folder() / entry.file
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as aside:
+            aside.write(content)
+        Path(aside.name).replace(path)
 
 
 def status() -> list[DataStatus]:

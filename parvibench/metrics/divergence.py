@@ -11,8 +11,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.kernels.gram import squared_distances
 
-from .needs import against_reference
-from .pairwise import row_blocks, thin
+from .common import against_reference, row_blocks, thin
 
 NEIGHBOUR = 3
 #: Metrics of nearest neighbours: copies are at distance zero.

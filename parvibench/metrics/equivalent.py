@@ -26,9 +26,9 @@ from parvibench.core.reference import Floored, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.task import Task
 
+from .common import given
 from .compute import in_parallel, values_of
 from .mmd import kernel_mean, mean_distance
-from .needs import given
 
 Interval = tuple[float, float]
 

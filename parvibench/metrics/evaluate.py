@@ -20,8 +20,8 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
+from .common import average_ranks, thin
 from .compute import check_samples, compute_guarded, values_of
-from .coordinates import worst_named
 from .copies import Copies, find_copies
 from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
@@ -38,8 +38,8 @@ from .floors import (
     sizes_judged,
     verdict_sizes,
 )
+from .moments import worst_named
 from .own_floors import with_floors
-from .pairwise import average_ranks, thin
 from .stein import bootstrapped_ksd
 
 _DEPENDENT = "no interval: neighbouring samples are correlated, and the interval is that of independent ones"

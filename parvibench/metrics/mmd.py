@@ -15,8 +15,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, metric
 from parvibench.kernels.gram import squared_distances
 
-from .needs import against_reference
-from .pairwise import row_blocks
+from .common import against_reference, row_blocks
 
 #: (||x - y||^2 / h^2, overwritten) -> k(x, y), with k(x, x) = 1.
 Kernel = Callable[[Tensor], Tensor]

@@ -10,7 +10,7 @@ from parvibench.core.errors import ShapeError
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import Modes
 
-from .needs import given
+from .common import given
 
 #: Share of the samples a mode must hold to count as detected, or this part of its weight where that is less.
 SHARE, PART = 0.02, 0.1

@@ -13,8 +13,7 @@ from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.reference import Certified
 from parvibench.core.task import PredictiveData
 
-from .needs import given
-from .pairwise import row_blocks
+from .common import given, row_blocks
 from .transport import sliced_distance
 
 #: Of predictive intervals: their level, and halvings of the bracket of a quantile.

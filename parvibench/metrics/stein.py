@@ -24,8 +24,7 @@ from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
 from parvibench.kernels.gram import squared_distances
 
-from .needs import given
-from .pairwise import row_blocks
+from .common import given, row_blocks
 
 #: Points a side of a tile of pairs, whose dozen arrays stay in a core's cache: three times as fast as rows of 10^4 pairs.
 _TILE = 256

@@ -28,8 +28,8 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
 from parvibench.harness.marks.convergence import in_doubt, transient
 from parvibench.harness.store.results import StoredRun, median_of
+from parvibench.metrics.common import thin
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.metrics.pairwise import thin
 from parvibench.reporting.text.trusting import Answer, Method
 from parvibench.targets.generative import DOORS
 from parvibench.targets.stan_models import StanTask
