@@ -172,11 +172,9 @@ def all_pairs(
     as the worst finite value of all methods. Better is a method whose median is lower, too, failures being infinite, and
     that does not fail significantly more often than the others: the methods' order is one.
 
-    Args:
-        tasks: (methods, replicates) of each, lower is better; NaN and +inf are failures.
-        overlaps: of each task, see ``paired_difference``.
-        exact: of each task, (methods,) p-values of being no worse than exact draws; NaN where there is none. Default none.
-        alpha: chance that one difference or more of the family is called significant although the methods are equal.
+    ``tasks`` hold (methods, replicates) each, lower is better, NaN and +inf are failures; ``overlaps`` of each task as in
+    ``paired_difference``; ``exact``: of each task, (methods,) p-values of being no worse than exact draws, NaN where there is
+    none. ``alpha``: chance that one difference or more of the family is called significant although the methods are equal.
     """
     raw = [np.asarray(x, dtype=float) for x in tasks]
     values = []

@@ -134,7 +134,7 @@ def questions(baseline: Baseline, cells: Iterable[Cell]) -> Asked:
 def _expected(cell: Cell, stored: Statistics) -> dict[str, Expected]:
     found: dict[str, Expected] = {}
     for name, values in stored.items():
-        x, better = as_array(values), direction_of_change(name, cell.load()[0])
+        x, better = as_array(values), _better(name, cell.load()[0])
         finite = bool(np.isfinite(x).all())
         constant = bool(np.ptp(x) <= CONSTANT * np.abs(x).max()) if finite else bool((x == x[0]).all())
         if constant and name == EVALUATIONS:
@@ -297,7 +297,7 @@ class CellQuestion(Question):
         return self.baseline
 
 
-def direction_of_change(name: str, task: Task) -> Better:
+def _better(name: str, task: Task) -> Better:
     """Direction of improvement of a statistic."""
     metric = registry.metrics().get(name.removeprefix("early "))
     if metric is not None:

@@ -72,14 +72,9 @@ def evaluate_samples(
 
     Predictive tasks are judged on the data split of replicate 0. Without a reference KSD is tested by the wild bootstrap.
 
-    Args:
-        task: whose target the samples should follow.
-        samples: array-like, (n, D), n >= 2, or chains, (C, T, D).
-        cost: of the samples, if known.
-        metrics: names; default: the task's.
-        reference: to compare with, in place of the task's.
-        names: of the D coordinates, if known.
-        notify: called with the progress of noise floors that a user-built reference lacks.
+    Samples are array-like, (n, D), n >= 2, or chains, (C, T, D), with ``names`` of the D coordinates and a ``cost`` if known;
+    ``metrics`` and ``reference`` in place of the task's. ``notify`` is called with the progress of noise floors that a
+    user-built reference lacks.
 
     Returns:
         ``{"task", "n", "read", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null

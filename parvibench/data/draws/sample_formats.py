@@ -203,7 +203,12 @@ FORMATS: dict[str, Reader] = {
 def main(path: Path, choice: str = "{}") -> int:
     """Read a file and write what it holds to standard output; the exit code."""
     if sys.platform != "win32":
-        _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
+        import resource
+
+        memory = _MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         warnings.simplefilter("ignore")
         chosen = Choice(**json.loads(choice))
@@ -219,14 +224,6 @@ def main(path: Path, choice: str = "{}") -> int:
     sys.stdout.buffer.write(json.dumps({"shape": numbers.shape, **form}).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
-
-
-def _limit(memory: int) -> None:
-    import resource
-
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

@@ -133,11 +133,8 @@ def _mass_above(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
 class Panels:
     """Small pictures of points on the same square axes, whose ground is drawn once.
 
-    Args:
-        limits: ends of x and of y.
-        ground: draws what lies below the points.
-        size: diameter of a point, in points of print.
-        opacity: of a point.
+    ``limits`` are the ends of x and of y; ``ground`` draws what lies below the points, whose diameter is their ``size``, in
+    points of print.
     """
 
     def __init__(
