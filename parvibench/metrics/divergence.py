@@ -72,10 +72,7 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     return found
 
 
-@lru_cache(maxsize=2)
-def _tree(points: Tensor) -> cKDTree:
-    """The cache's key is the tensor's identity."""
-    return cKDTree(points.numpy())
+_tree = lru_cache(maxsize=2)(lambda points: cKDTree(points.numpy()))  # the cache's key is the tensor's identity
 
 
 @metric("lower", "1", "reference", "accuracy of a classifier against the reference; 0.5 for exact draws", when="last")

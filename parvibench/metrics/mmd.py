@@ -129,10 +129,7 @@ def self_similarity(rows: Tensor, bandwidth: float) -> float:
     return kernel_mean(rows, rows, bandwidth)
 
 
-@lru_cache(maxsize=2)
-def _own_distance(rows: Tensor) -> float:
-    """Mean distance between reference rows; the cache's key is the tensor's identity."""
-    return mean_distance(rows, rows)
+_own_distance = lru_cache(maxsize=2)(lambda rows: mean_distance(rows, rows))  # the cache's key is the tensor's identity
 
 
 def _statistic(samples: Tensor, context: Context, bandwidth: float | None = None, unbiased: bool = False) -> Tensor:

@@ -69,12 +69,10 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
 def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys whose values differ, with both as text."""
     for key in dict.fromkeys([*x, *y]):
-        if x.get(key) != y.get(key):
-            yield key, _text(x.get(key)), _text(y.get(key))
-
-
-def _text(value: Any) -> str:
-    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+        values = x.get(key), y.get(key)
+        if values[0] != values[1]:
+            first, second = (v if isinstance(v, str) else json.dumps(v, default=str) for v in values)
+            yield key, first if values[0] is not None else "–", second if values[1] is not None else "–"
 
 
 def _shared(a: StoredRun, b: StoredRun) -> list[tuple[CellRecord, CellRecord]]:

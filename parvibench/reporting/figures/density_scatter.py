@@ -117,17 +117,12 @@ def _density(task: str) -> tuple[Points, Points, Points] | None:
             log_density = target.log_density(torch.from_numpy(points)).numpy().reshape(_GRID, _GRID)
     except Exception:  # an unknown or broken plug-in: no scatter
         return None
-    return x, y, _mass_above(log_density)
-
-
-def _mass_above(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For every grid point the probability, over the grid, of the points at least as dense."""
     p = np.exp(log_density - np.nanmax(log_density))
     p = np.nan_to_num(p / np.nansum(p)).ravel()
     order = np.argsort(-p, kind="stable")
     mass = np.empty_like(p)
     mass[order] = np.cumsum(p[order])
-    return mass.reshape(log_density.shape)
+    return x, y, mass.reshape(log_density.shape)
 
 
 class Panels:

@@ -152,7 +152,7 @@ def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool, p
     for label, rank, rows in methods:
         name = Text(label, style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
-        cells = [str(rank["n_tasks"] or "")] if counted else []
+        cells: list[str | Text] = [str(rank["n_tasks"] or "")] if counted else []
         for row in map(rows.get, tasks):
             best, text = row is not None and row["best"], "" if row is None else entry(row)
             style = "bold" if best else "" if row is None or row["status"] == Status.OK else "yellow"
