@@ -39,7 +39,6 @@ class PairedDifference(NamedTuple):
     #: 95% interval of the mean: by Student's t, from 30 pairs on by the bootstrap (BCa); NaN below two pairs
     low: float
     high: float  #: its upper end
-    p_t: float  #: two-sided p-value of the paired t test
 
 
 class Aggregate(NamedTuple):
@@ -50,21 +49,14 @@ class Aggregate(NamedTuple):
     high: float  #: its upper end
 
 
-def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Median with a distribution-free interval from order statistics.
+def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median with a distribution-free 95% interval from order statistics: median, low, high; NaN for no values.
 
     The interval runs from the k-th smallest to the k-th largest value, with the largest k for which
-    ``P(k <= Binomial(R, 1/2) <= R - k) >= level``: exact for any continuous law, and conservative. Below
+    ``P(k <= Binomial(R, 1/2) <= R - k) >= 95%``: exact for any continuous law, and conservative. Below
     six replicates no interval reaches 95%: it is then the range, with coverage 1 - 2^(1 - R) only
-    (94% at 5, 87.5% at 4, 75% at 3, 50% at 2).
-
-    Args:
-        values: one per replicate; +inf (a failure) sorts last, NaN counts as +inf.
-        level: coverage wanted, in (0, 1).
-
-    Returns:
-        Median, low, high; NaN for no values. An even number of values with +inf in the upper middle has
-        the median +inf.
+    (94% at 5, 87.5% at 4, 75% at 3, 50% at 2). Of ``values``, one per replicate, +inf (a failure) sorts last, and NaN
+    counts as +inf; an even number of values with +inf in the upper middle has the median +inf.
 
     >>> median_interval([3, 1, 2, 5, 4, math.inf])
     (3.5, 1.0, inf)
@@ -73,17 +65,17 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     n = len(x)
     if n == 0:
         return math.nan, math.nan, math.nan
-    k = _order_statistic(n, level)
+    k = _order_statistic(n)
     low, high = x[(n - 1) // 2], x[n // 2]
     median = low if low == high else low / 2 + high / 2
     return median, x[k - 1], x[n - k]
 
 
 @cache
-def _order_statistic(n: int, level: float) -> int:
-    """The largest k >= 1 with 2 P(Binomial(n, 1/2) < k) <= 1 - level."""
+def _order_statistic(n: int) -> int:
+    """The largest k >= 1 with 2 P(Binomial(n, 1/2) < k) <= 5%."""
     k = 1
-    while k < (n + 1) // 2 and 2 * scipy.stats.binom.cdf(k, n, 0.5) <= 1 - level:
+    while k < (n + 1) // 2 and 2 * scipy.stats.binom.cdf(k, n, 0.5) <= 1 - 0.95:
         k += 1
     return k
 
@@ -98,30 +90,23 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, overlap: float = 0.0) -> Pa
             rows: training sets overlap, and the mean's variance is taken as (1/n + overlap) s^2 (Nadeau & Bengio
             2003, Machine Learning 52:239-281, Eq. 8), by Student's t.
 
-    Raises:
-        ValueError: lengths differ.
-
     >>> paired_difference([2.0, 3.0, 5.0], [1.0, 1.0, 2.0]).mean
     2.0
     """
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"paired values need one length, got shapes {x.shape} and {y.shape}")
     both = np.isfinite(x) & np.isfinite(y)
     d = x[both] - y[both]
     n = len(d)
     if n < 2:
-        return PairedDifference(n, float(d.mean()) if n else math.nan, *[math.nan] * 3)
+        return PairedDifference(n, float(d.mean()) if n else math.nan, math.nan, math.nan)
     mean, error = float(d.mean()), _standard_error(d, overlap)
-    # Constant differences have a standard error of zero.
-    p_t = float(2 * scipy.stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else float(mean == 0)
     if n >= BOOTSTRAP_PAIRS and error > 0 and overlap == 0:
         rng = np.random.default_rng(0)
         low, high = scipy.stats.bootstrap((d,), np.mean, n_resamples=RESAMPLES, rng=rng).confidence_interval
     else:
         half = float(scipy.stats.t.ppf(0.975, n - 1)) * error
         low, high = mean - half, mean + half
-    return PairedDifference(n, mean, float(low), float(high), p_t)
+    return PairedDifference(n, mean, float(low), float(high))
 
 
 def _standard_error(d: NDArray[np.float64], overlap: float) -> float:
@@ -153,9 +138,8 @@ class Comparisons(NamedTuple):
     #: of every task, (methods,): whether significantly more replicates failed than of the others
     unreliable: list[NDArray[np.bool_]]
     told: list[NDArray[np.bool_]]  #: of every task, (methods,): whether significantly worse than exact draws
-    spread: list[
-        NDArray[np.float64]
-    ]  #: of every task, (methods,): standard deviation of logarithms; infinite where unknown
+    #: of every task, (methods,): standard deviation of logarithms; infinite where unknown
+    spread: list[NDArray[np.float64]]
     pairs: int  #: comparisons of the family
 
     def unbeaten(self, task: int) -> NDArray[np.bool_]:
@@ -167,12 +151,8 @@ class Comparisons(NamedTuple):
 
         Left out are only methods that are significantly worse than exact draws, and none where replicates of one of
         ``unbeaten`` spread by more than ``FAR_SPREAD``, or failed: there, of equal methods one may pass and another not
-        (``tests/studies/interval_coverage.py``).
-
-        Args:
-            task: its number.
-            ratios: medians over the floor, (methods,); NaN without one.
-            passing: whether each method is indistinguishable from exact draws, (methods,).
+        (``tests/studies/interval_coverage.py``). ``ratios`` are medians over the floor, (methods,), NaN without one;
+        ``passing``: whether each method is indistinguishable from exact draws, (methods,).
         """
         ratio, unbeaten = np.asarray(ratios, dtype=float), self.unbeaten(task)
         passes = ratio[unbeaten & np.asarray(passing, dtype=bool)]
@@ -192,14 +172,16 @@ def all_pairs(
     as the worst finite value of all methods. Better is a method whose median is lower, too, failures being infinite, and
     that does not fail significantly more often than the others: the methods' order is one.
 
-    Args:
-        tasks: (methods, replicates) of each, lower is better; NaN and +inf are failures.
-        overlaps: of each task, see ``paired_difference``.
-        exact: of each task, (methods,) p-values of being no worse than exact draws; NaN where there is none. Default none.
-        alpha: chance that one difference or more of the family is called significant although the methods are equal.
+    ``tasks`` hold (methods, replicates) each, lower is better, NaN and +inf are failures; ``overlaps`` of each task as in
+    ``paired_difference``; ``exact``: of each task, (methods,) p-values of being no worse than exact draws, NaN where there is
+    none. ``alpha``: chance that one difference or more of the family is called significant although the methods are equal.
     """
     raw = [np.asarray(x, dtype=float) for x in tasks]
-    values = [_comparable(x) for x in raw]
+    values = []
+    for x in raw:
+        finite = np.isfinite(x)
+        capped = np.where(finite, x, x[finite].max(initial=-math.inf))
+        values.append(np.log(capped) if (capped > 0).all() else capped)
     found = [_moderated(x, overlap) for x, overlap in zip(values, overlaps, strict=True)]
     known = [np.asarray(p, dtype=float) for p in exact or [np.full(len(x), math.nan) for x in values]]
     known = [np.stack([p_loses_more(~np.isfinite(x)), p]) for x, p in zip(raw, known, strict=True)]
@@ -221,10 +203,7 @@ def p_loses_more(failed: ArrayLike) -> NDArray[np.float64]:
     """One-sided p-values of the methods' failing no more often than the others together, (methods,).
 
     Exact, given how many methods failed in each replicate: if all are alike, each is one of them with equal chances, so that
-    a method's number of failures is a sum of independent Bernoulli variables. NaN without failures.
-
-    Args:
-        failed: (methods, replicates).
+    a method's number of failures is a sum of independent Bernoulli variables. NaN without failures; ``failed`` is (methods, replicates).
 
     >>> p_loses_more([[True, True, False], [False, False, False]])
     array([0.25, 1.  ])
@@ -243,12 +222,6 @@ def _spread(x: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.full(len(x), math.inf)
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(np.log(x).std(1, ddof=1), nan=math.inf)
-
-
-def _comparable(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    finite = np.isfinite(x)
-    x = np.where(finite, x, x[finite].max(initial=-math.inf))
-    return np.log(x) if (x > 0).all() else x
 
 
 def _moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -287,9 +260,7 @@ def _prior_variance(variances: NDArray[np.float64], freedom: int) -> tuple[float
 def holm(p_values: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Holm's adjusted p-values, in the order given: reject those at most alpha (Holm 1979, Scand. J. Stat. 6).
 
-    Args:
-        p_values: of the hypotheses.
-        weights: share of the level that each is given, up to a factor (Holm's Section 3); default equal ones.
+    ``weights``: share of the level that each is given, up to a factor (Holm's Section 3); default equal ones.
 
     >>> holm([0.01, 0.04, 0.5])
     [0.03, 0.08, 0.5]
@@ -310,22 +281,10 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     """Mean of the middle half of all replicates of all tasks, with a stratified bootstrap interval.
 
     Less noisy than the median, and insensitive to a quarter of outliers on either side (Agarwal et al. 2021,
-    arXiv:2108.13264, Section 4.3). The tasks' values must be on one scale, such as ratios to the floor.
-
-    Args:
-        values: one array of replicates per task; +inf is a failure, NaN counts as +inf.
-        rng: draws the resamples.
-
-    Returns:
-        +inf, or an interval up to +inf, where more than a quarter of the replicates failed.
-
-    Raises:
-        ValueError: no task, or one without replicates.
+    arXiv:2108.13264, Section 4.3). The tasks' values, one array of replicates each, must be on one scale, such as ratios to
+    the floor; +inf is a failure, NaN counts as +inf. +inf, or an interval up to +inf, where more than a quarter failed.
     """
-    tasks = [np.asarray(v, dtype=float) for v in values]
-    if not tasks or any(t.ndim != 1 or len(t) == 0 for t in tasks):
-        raise ValueError(f"expected replicates of at least one task, got shapes {[t.shape for t in tasks]}")
-    tasks = [np.where(np.isnan(t), math.inf, t) for t in tasks]
+    tasks = [np.where(np.isnan(t), math.inf, t) for t in (np.asarray(v, dtype=float) for v in values)]
     drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
     tail = _tail([len(x) for x in tasks])
     # Ends are order statistics, which may be infinite.
@@ -336,32 +295,18 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
 def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, replicates: int) -> NDArray[np.float64]:
     """When each replicate of one algorithm first reached each target.
 
-    A target is reached at the first checkpoint whose value is at most that, so times are as coarse as checkpoints.
-
-    Args:
-        values: of a metric of which lower is better, (C, R) at C checkpoints; NaN where a replicate had stopped.
-        spent: until then, (C, R).
-        targets: values to reach, (T,).
-        replicates: how many were requested; those without values never reach a target.
-
-    Returns:
-        (replicates, T), +inf where a target was not reached.
-
-    Raises:
-        ValueError: more replicates than requested.
+    A target is reached at the first checkpoint whose value is at most that, so times are as coarse as checkpoints. Of
+    ``values`` of a metric of which lower is better and what was ``spent`` until then, (C, R) at C checkpoints, NaN where a
+    replicate had stopped: (replicates, T), +inf where one of the ``targets`` (T,) was not reached, as by replicates without values.
 
     >>> hitting_times([[3.0, 9.0], [1.0, 9.0]], [[10, 10], [20, 20]], [4.0, 2.0], replicates=2)
     array([[10., 20.],
            [inf, inf]])
     """
-    found = np.asarray(values, dtype=float)
-    if found.shape[1] > replicates:
-        raise ValueError(f"{replicates} replicates requested, {found.shape[1]} in the curves")
-    times = np.full((replicates, len(goals := np.asarray(targets, dtype=float))), math.inf)
-    reached = found[:, :, None] <= goals
-    times[: found.shape[1]] = np.where(reached, np.asarray(spent, dtype=float)[:, :, None], math.inf).min(
-        0, initial=math.inf
-    )
+    found, goals = np.asarray(values, dtype=float), np.asarray(targets, dtype=float)
+    times = np.full((replicates, len(goals)), math.inf)
+    when = np.where(found[:, :, None] <= goals, np.asarray(spent, dtype=float)[:, :, None], math.inf)
+    times[: found.shape[1]] = when.min(0, initial=math.inf)
     return times
 
 
@@ -369,22 +314,11 @@ def runtime_profile(times: Mapping[str, NDArray[np.float64]], budgets: ArrayLike
     """Share of (task, replicate, target) triples reached within a budget: a runtime-to-target profile.
 
     Every task has the same weight; targets never reached stay in the denominator (Hansen et al. 2021,
-    arXiv:1603.08785, "runtime distributions"). The band is pointwise.
-
-    Args:
-        times: task -> those of ``hitting_times``, (replicates, targets).
-        budgets: at which the profile is computed, in the unit of the times.
-        seed: of the resamples; methods with the same numbers of replicates share those of one seed.
-
-    Returns:
-        Columns ``budget``, ``share``, ``low`` and ``high`` (95% stratified bootstrap), one row per budget.
-
-    Raises:
-        ValueError: no task, or one without replicates.
+    arXiv:1603.08785, "runtime distributions"). ``times``: task -> those of ``hitting_times``, (replicates, targets). One row
+    per budget, with columns ``budget``, ``share``, ``low`` and ``high`` (95% stratified bootstrap, pointwise); methods with the
+    same numbers of replicates share the resamples of one seed.
     """
     at = np.asarray(budgets, dtype=float)
-    if not times or any(len(t) == 0 for t in times.values()):
-        raise ValueError("a profile needs at least one task, and every task a replicate")
     reached = [(t[:, :, None] <= at).mean(1) for t in times.values()]  # of every task, (replicates, budgets)
     share = np.mean([r.mean(0) for r in reached], axis=0)
     counts = tuple(map(len, reached))

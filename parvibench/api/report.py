@@ -14,7 +14,6 @@ from parvibench.reporting.doubts import doubts as doubts
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.against import beside as beside
 from parvibench.reporting.facts.against import published as published
-from parvibench.reporting.facts.averages import by_method
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.formatting import interval
 from parvibench.reporting.page.report_files import write_figure as write_figure
@@ -109,7 +108,7 @@ def ranking(results: Facts) -> Ranking:
     """The leaderboard of a run as MLflow gets it; its text begins with the tables."""
     legend, _, tables = to_markdown(results).partition("\n\n## ")
     cells, metrics, solved = {}, dict[str, float](), dict[str, bool]()
-    for label, rank, rows in by_method(results.board):
+    for label, rank, rows in results.all.methods:
         judged = {task: row["verdict"] == "indistinguishable" for task, row in rows.items() if row["verdict"]}
         ratios = [row["floor_ratio"] for row in rows.values() if not math.isnan(row["floor_ratio"])]
         metrics |= {f"floor_ratio/{label}": statistics.median(ratios)} if ratios else {}

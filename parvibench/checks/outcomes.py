@@ -49,7 +49,7 @@ def decide(question: Question, values: Mapping[str, list[float]], threshold: flo
             continue
         x = expected.snapped(x) if isinstance(expected, Law) else x
         p, effect = _p_value(expected, x), _effect(expected, x)
-        verdict = _verdict(expected, x, effect, p, threshold)
+        verdict: Verdict = "ok" if p > threshold else "changed" if _is_better(expected, x, effect) else "regression"
         if verdict == "regression" and question.oracle == "truth":
             verdict = "not converged" if question.converging(name, values) else "wrong"
         elif verdict == "changed" and question.oracle == "truth":
@@ -95,16 +95,10 @@ def _effect(expected: Expected, fresh: Array) -> Shift:
     return Shift(float(centre), float(centre - half), float(centre + half))
 
 
-def _verdict(expected: Expected, fresh: Array, effect: Shift, p_value: float, threshold: float) -> Verdict:
-    if p_value > threshold:
-        return "ok"
-    if isinstance(expected, Bound | Share) or not _is_better(expected, fresh, effect):
-        return "regression"
-    return "changed"
-
-
-def _is_better(expected: Law | Fixed, fresh: Array, effect: Shift) -> bool:
-    """Whether a change is an improvement."""
+def _is_better(expected: Expected, fresh: Array, effect: Shift) -> bool:
+    """Whether a change is an improvement, which values beyond a bound never are."""
+    if isinstance(expected, Bound | Share):
+        return False
     if expected.better == "lower":
         return effect.high < 0 or (isinstance(expected, Fixed) and effect.effect < 0)
     if expected.better == "higher":

@@ -5,11 +5,12 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import Any, NamedTuple, TypeVar
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.reporting.formatting import count
 
 from .outcomes import Test
 from .question import Question
@@ -23,8 +24,7 @@ _DENSITY = "density"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Red tests of one sampler, or of one density."""
 
     title: str  #: sampler and tasks
@@ -54,12 +54,8 @@ def _grouped(tests: Iterable[Test], key: Callable[[Test], T]) -> dict[T, list[Te
 
 def _sorted(red: Iterable[Test]) -> list[Test]:
     """What explains other failures first, then the clearest."""
-
-    def gravity(test: Test) -> tuple[int, float]:
-        first = 0 if test.metric in ("status", "diverged", "again") else 1 if test.metric.startswith("contract.") else 2
-        return first, test.p_value
-
-    return sorted(red, key=gravity)
+    first = ("status", "diverged", "again")
+    return sorted(red, key=lambda t: (t.metric not in first, not t.metric.startswith("contract."), t.p_value))
 
 
 def source(test: Test) -> str:
@@ -98,7 +94,7 @@ def lines(findings: Findings) -> list[str]:
 
 def _lines_of(group: Group) -> list[str]:
     verdicts = " and ".join(dict.fromkeys(t.verdict.upper() for t in group.tests))
-    found = _wrapped(f"{verdicts}: {group.title} ({_number_of(len(group.tests), 'test')})")
+    found = _wrapped(f"{verdicts}: {group.title} ({count(len(group.tests), 'test')})")
     before = ""
     for t in group.tests[:_SENTENCES]:
         heading = f"{_label(t)} on {_task(t)}" + (f", {t.circumstances}" if t.circumstances else "") + ":"
@@ -157,17 +153,15 @@ def asked(findings: Findings) -> list[str]:
     against = Counter(t.oracle for t in findings.tests)
     tasks = {t.task for t in findings.tests}
     parts = (f"{n} against {'the baseline' if o == 'past' else 'known truth'}" for o, n in against.items())
-    who = _number_of(len(samplers - {_DENSITY}), "sampler")
+    who = count(len(samplers - {_DENSITY}), "sampler")
     return _wrapped(f"tested: {who} on {len(tasks)} targets; {', '.join(parts)}") if against else []
 
 
 def document(findings: Findings) -> dict[str, Any]:
     """The document of ``--json``; numbers that are not finite are null."""
+    fields = ("verdict", "seed", "threshold", "new", "incomparable", "unanswered")
     return {
-        **{
-            name: getattr(findings, name)
-            for name in ("verdict", "seed", "threshold", "new", "incomparable", "unanswered")
-        },
+        **{name: getattr(findings, name) for name in fields},
         "groups": [
             {"title": g.title, "where": g.where, "command": g.command, "tests": len(g.tests)}
             | {"reasons": [t.reason for t in g.tests[:_SENTENCES]]}
@@ -188,14 +182,10 @@ def counts(findings: Findings) -> str:
     """One line: the numbers of tests, of failed ones, and of what was not compared."""
     samplers = len({t.algorithm for t in findings.tests} - {_DENSITY})
     targets = len({t.task for t in findings.tests})
-    of = f"{_number_of(samplers, 'sampler')} on " if samplers else ""
-    line = f"{len(findings.tests)} tests of {of}{_number_of(targets, 'target')}: {len(findings.red)} red"
+    of = f"{count(samplers, 'sampler')} on " if samplers else ""
+    line = f"{len(findings.tests)} tests of {of}{count(targets, 'target')}: {len(findings.red)} red"
     others = {"new": len(findings.new), "changed": len(findings.incomparable)}
-    return line + "".join(f", {count} {word}" for word, count in others.items() if count)
-
-
-def _number_of(count: int, thing: str) -> str:
-    return f"{count} {thing}{'s' * (count != 1)}"
+    return line + "".join(f", {n} {word}" for word, n in others.items() if n)
 
 
 def notes(findings: Findings) -> list[str]:

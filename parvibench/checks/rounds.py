@@ -90,16 +90,10 @@ def check(
 ) -> Findings:
     """Measure questions until every answer is clear or the cap is reached.
 
-    Args:
-        questions: to be measured.
-        seed: of all fresh replicates.
-        workers: processes; 0 measures in this one.
-        plan: error rate and sample sizes.
-        fail_fast: stop at the first question that fails; the others are unanswered.
-        stoppable: Ctrl-C, SIGTERM and SIGHUP end the check with the answers so far, instead of an exception.
-        red: called with a question as soon as it fails, and with its clearest failed test.
-        notify: called with a question's name and the numbers of answered and of all questions of the stage.
-        keep: called at the end with every question and all its fresh values.
+    ``workers`` is the number of processes, 0 for this one; ``fail_fast`` stops at the first question that fails, and
+    ``stoppable`` lets Ctrl-C, SIGTERM and SIGHUP end the check with the answers so far. Called are ``red`` with a question as
+    soon as it fails and its clearest failed test, ``notify`` with a question's name and the numbers of answered and of all
+    questions of the stage, ``keep`` at the end with every question and all its fresh values.
     """
     plan = plan or Plan()
     answers = _Answers(questions, plan.threshold(sum(len(q.expected()) for q in questions)), plan.doubt)

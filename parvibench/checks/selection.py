@@ -85,20 +85,17 @@ def select_questions(
 ) -> Selection:
     """Choose the questions of a check.
 
-    Args:
-        algorithms: names, ``module:Class`` or ``file.py:Class``; default: all built-in samplers.
-        tasks: with a baseline those on which samplers are run; else only questions about these targets. The densities
-            of tasks from outside, ``file.py:OBJECT``, are compared with known truth.
-        settings: of the samplers, by name or place.
-        iterations: of samplers that do not ship with the package, or have settings of their own.
-        allow_diverged: share of their points that may be not finite.
-        baseline: whether there is one.
-        exact: the samplers' claim, where it is not what their classes state.
+    ``algorithms`` are names or places, by default all built-in samplers. With a ``baseline`` samplers run on the ``tasks``;
+    else only questions about these targets are chosen, and the densities of tasks from outside, ``file.py:OBJECT``, are
+    compared with known truth. The rest is as in ``api.check``.
 
     Raises:
         InputError: an unknown name or setting.
     """
-    given = _settings_of(algorithms, settings or {})
+    settings, labels = settings or {}, {a: registry.load_method(a).name for a in algorithms}
+    for name in settings.keys() - {*labels, *labels.values()}:
+        raise InputError(f"--set {name}: no --algorithm is named {name!r}")
+    given = {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in labels.items()}
     own = [t for t in tasks if registry.is_place(t)]
     named = [t for t in tasks if t not in own]
     names = () if own and not named and not algorithms else algorithms or built_in_samplers()
@@ -145,27 +142,13 @@ def _truths(
     return outside_questions(name, settings, iterations, allow_diverged, exact)
 
 
-def _settings_of(algorithms: Sequence[str], settings: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The settings of every named sampler, given by its place or its name."""
-    names = {a: registry.load_method(a).name for a in algorithms}
-    for name in settings:
-        if name not in {*names, *names.values()}:
-            raise InputError(f"--set {name}: no --algorithm is named {name!r}")
-    return {a: {**settings.get(a, {}), **settings.get(name, {})} for a, name in names.items()}
-
-
 def outside_questions(
     sampler: Sampler, settings: dict[str, Any], iterations: int, allow_diverged: float = 0.0,
     exact: Exact | None = None,
 ) -> list[Question]:  # fmt: skip
     """Questions of any sampler: easy targets within a tolerance, the contract, dependence, exactness where claimed.
 
-    ``sampler`` is a name, ``module:Class``, ``file.py:Class``, or the object, which is then measured in this process
-    only; ``iterations`` must be enough for targets of scale 1/2; ``allow_diverged`` is the share of points there that
-    may be not finite; ``exact`` is the sampler's claim, by default its class's.
-
-    Raises:
-        InputError: no such sampler or setting.
+    As in ``api.check``; an object is measured in this process only. ``InputError`` for an unknown sampler or setting.
     """
     loaded(sampler).make_settings(settings)
     return sampler_questions(sampler, Effort(settings_of(**settings), steps=iterations), allow_diverged, exact)

@@ -59,14 +59,14 @@ def _like(draws: Draws, first: Draws, path: str, its: str) -> Draws:
     if draws.names == first.names:
         return draws
     try:
-        order = match(draws.names, first.names, path, its, len(first.names)).order
+        order, _ = match(draws.names, first.names, path, its, len(first.names))
     except ValueError as error:
         raise InputError(str(error)) from None
     if not draws.names or not first.names or len(order) < len(draws.names):
         raise InputError(
             f"{path} and {its}: their columns differ: {listed(draws.names) or 'no names'}; {listed(first.names) or 'no names'}"
         )
-    return replace(draws, values=draws.values[..., list(order)], names=first.names)
+    return replace(draws, values=draws.values[..., order], names=first.names)
 
 
 def _read(path: Path, choice: Choice) -> Draws:
@@ -93,16 +93,10 @@ def _read(path: Path, choice: Choice) -> Draws:
     except subprocess.TimeoutExpired:
         raise InputError(f"{path}: not read within {_TIMEOUT_S} s") from None
     if done.returncode:
-        raise InputError(f"{path}: cannot be read as {ending} numbers: {_reason(done)}")
+        last = done.stderr.decode(errors="replace").strip().split("\n")[-1]  # a parser's warnings stand before it
+        ended = f"the reader was ended by {signal.Signals(-done.returncode).name}" if done.returncode < 0 else ""
+        why = last if done.returncode == sample_formats.REFUSED else ended or f"the reader failed ({last:.200})"
+        raise InputError(f"{path}: cannot be read as {ending} numbers: {why}")
     end = done.stdout.index(b"\n")
     form = json.loads(done.stdout[:end])
     return Draws(np.frombuffer(done.stdout, offset=end + 1).reshape(form.pop("shape")), **form)
-
-
-def _reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    if done.returncode == sample_formats.REFUSED:
-        return done.stderr.decode(errors="replace").split("\n")[-1]  # a parser's warnings stand before it
-    if done.returncode < 0:
-        return f"the reader was ended by {signal.Signals(-done.returncode).name}"
-    last = done.stderr.decode(errors="replace").strip().split("\n")[-1]
-    return f"the reader failed ({last:.200})"

@@ -13,7 +13,7 @@ from parvibench.core.errors import InputError, StoreError
 from parvibench.core.metric import Cost
 from parvibench.core.result import CellRecord, CellSpec, Status, to_json_number
 from parvibench.core.task import Task
-from parvibench.metrics.pairwise import thin
+from parvibench.metrics.common import thin
 
 from .run.chunks import ChunkResult
 from .run.judging import Judge

@@ -19,6 +19,7 @@ beginning of that path, over its second half: chains that have not forgotten whe
 
 import importlib
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,10 @@ from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
-from parvibench.core.metric import Context, NotApplicable, metric
+from parvibench.core.metric import Context, Metric, NotApplicable, metric
 from parvibench.core.task import PredictiveData
 
-from .needs import given
-from .pairwise import average_ranks, evenly, thin
+from .common import average_ranks, evenly, given, thin
 from .recorded import recorded_cost
 
 #: Coordinates that are ranked, and taken by every statistic of the screen.
@@ -77,30 +77,31 @@ def ess_tail(samples: Tensor, context: Context) -> Tensor:
     return _smallest_ess(_recorded(context), method="tail", prob=TAILS).to(samples)
 
 
-@metric("higher", "draws/row", "path", "bulk effective sample size per score evaluation", when="last")
-def ess_per_evaluation(samples: Tensor, context: Context) -> Tensor:
-    """``ess_bulk`` over the score evaluations charged, burn-in and rejected proposals included.
+def ess_over(samples: Tensor, context: Context, spent: str) -> Tensor:
+    """``ess_bulk`` over the score evaluations charged, or over the steady compute time of a replicate, burn-in included.
 
-    Bounded by the number of recorded positions: draws dropped from a thinned path do not count.
+    Rejected proposals count; the replicates of a chunk share its time evenly. Bounded by the number of recorded positions:
+    draws dropped from a thinned path do not count.
 
-    (R,) in draws per row scored; higher is better. Needs a cost, too.
+    (R,) in draws per row scored, or per second; higher is better. Needs a cost, too.
 
-    >>> ess_per_evaluation(x, chains)
-    tensor([1.2514], dtype=torch.float64)
+    >>> ess_over(x, chains, "score_evaluations"), ess_over(x, chains, "seconds")
+    (tensor([1.2514], dtype=torch.float64), tensor([1001.1194], dtype=torch.float64))
     """
-    return _ess_over(recorded_cost(context).score_evaluations, context).to(samples)
+    cost, path = float(getattr(recorded_cost(context), spent)), _recorded(context)
+    if cost <= 0:
+        raise NotApplicable("nothing was spent")
+    return (_smallest_ess(path, method="bulk") / cost).to(samples)
 
 
-@metric("higher", "draws/s", "path", "bulk effective sample size per second of compute", when="last")
-def ess_per_second(samples: Tensor, context: Context) -> Tensor:
-    """``ess_bulk`` over the steady compute time of a replicate, burn-in included.
+def _rate(name: str, spent: str, unit: str, summary: str) -> Metric:
+    return Metric(name, partial(ess_over, spent=spent), "higher", unit, "path", summary, when="last")
 
-    (R,) in draws per second; higher is better. The replicates of a chunk share its time evenly. Needs a cost, too.
 
-    >>> ess_per_second(x, chains)
-    tensor([1001.1194], dtype=torch.float64)
-    """
-    return _ess_over(recorded_cost(context).seconds, context).to(samples)
+ess_per_evaluation = _rate(
+    "ess_per_evaluation", "score_evaluations", "draws/row", "bulk effective sample size per score evaluation"
+)
+ess_per_second = _rate("ess_per_second", "seconds", "draws/s", "bulk effective sample size per second of compute")
 
 
 @metric("lower", "1", "path", "correlation of neighbouring recorded positions, mean over coordinates", when="last")
@@ -171,7 +172,10 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
         return torch.tensor([_nested_rhat(x) for x in _worst(path)], dtype=samples.dtype)
     values = []
     for worst in _worst(_thinned(path)):
-        chains = worst if len(worst) > 1 else _halves(worst)
+        half = worst.shape[1] // 2
+        if len(worst) == 1 and half < FEWEST_DRAWS:
+            raise NotApplicable(f"a single chain of {worst.shape[1]} draws is too short to be split")
+        chains = worst if len(worst) > 1 else np.concatenate([worst[:, :half], worst[:, half : 2 * half]])
         with np.errstate(divide="ignore", invalid="ignore"):
             each = array_stats().rhat(chains, chain_axis=0, draw_axis=1, method="rank")
         values.append(float(np.where(np.isnan(each), np.inf, each).max()))
@@ -181,13 +185,6 @@ def rhat(samples: Tensor, context: Context) -> Tensor:
 def array_stats() -> Any:
     """ArviZ's diagnostics on plain arrays; imported when first used, and untyped, since its types are incomplete."""
     return importlib.import_module("arviz_stats.base").array_stats
-
-
-def _ess_over(spent: float, context: Context) -> Tensor:
-    path = _recorded(context)
-    if spent <= 0:
-        raise NotApplicable("nothing was spent")
-    return _smallest_ess(path, method="bulk") / spent
 
 
 def _smallest_ess(path: Tensor, **method: Any) -> Tensor:
@@ -307,11 +304,3 @@ def _paths(path: Tensor) -> list[NDArray[np.float64]]:
     """Every replicate's path as (N chains, T draws, D); zeros where not finite."""
     chains = path.transpose(1, 2).to(torch.float64).cpu()
     return list(torch.where(chains.isfinite(), chains, 0.0).numpy())
-
-
-def _halves(path: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(1, T, D) -> (2, T // 2, D)."""
-    half = path.shape[1] // 2
-    if half < FEWEST_DRAWS:
-        raise NotApplicable(f"a single chain of {path.shape[1]} draws is too short to be split")
-    return np.concatenate([path[:, :half], path[:, half : 2 * half]])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.errors import ShapeError
-from parvibench.core.metric import Context, Metric, NotApplicable
+from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.target import Target
@@ -43,14 +43,8 @@ def compute(
     A replicate with a non-finite sample, or whose value is not a number, gets the worst value: +inf where
     lower is better, NaN otherwise. Costs and diagnostics stand as they are.
 
-    Args:
-        names: canonical metric names.
-        samples: (R, n, D), n >= 2.
-        context: everything else the metrics may use.
-        when: ``every`` leaves out the metrics meant for the last checkpoint; ``last`` takes all.
-
-    Returns:
-        Values, name -> (R,) float64 on the CPU, and the reasons of the metrics that do not apply.
+    Of samples (R, n, D), n >= 2: values, name -> (R,) float64 on the CPU, and the reasons of the metrics that do not apply. ``when``:
+    ``every`` leaves out the metrics meant for the last checkpoint; ``last`` takes all.
 
     Raises:
         ShapeError: samples are no (R, n, D) batch of the task.
@@ -79,7 +73,9 @@ def compute(
         except NotApplicable as reason:
             absent[metric.name] = str(reason)
         else:
-            values[metric.name] = _worst_where_unusable(metric, found, finite)
+            worst = math.inf if metric.direction == "lower" else math.nan
+            spent = metric.need in ("cost", "diagnostics")
+            values[metric.name] = found if spent else torch.where(finite & ~found.isnan(), found, worst)
     return values, absent
 
 
@@ -206,10 +202,3 @@ def check_samples(samples: Any, task: Task) -> Tensor:
             f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, first in row {first}: {x[first].tolist()}"
         )
     return x
-
-
-def _worst_where_unusable(metric: Metric, value: Tensor, finite: Tensor) -> Tensor:
-    if metric.need in ("cost", "diagnostics"):
-        return value
-    worst = math.inf if metric.direction == "lower" else math.nan
-    return torch.where(finite & ~value.isnan(), value, worst)

@@ -11,8 +11,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.kernels.gram import squared_distances
 
-from .needs import against_reference
-from .pairwise import row_blocks, thin
+from .common import against_reference, row_blocks, thin
 
 NEIGHBOUR = 3
 #: Metrics of nearest neighbours: copies are at distance zero.
@@ -73,10 +72,7 @@ def _neighbour_distance(points: Tensor, queries: Tensor, k: int) -> Tensor:
     return found
 
 
-@lru_cache(maxsize=2)
-def _tree(points: Tensor) -> cKDTree:
-    """The cache's key is the tensor's identity."""
-    return cKDTree(points.numpy())
+_tree = lru_cache(maxsize=2)(lambda points: cKDTree(points.numpy()))  # the cache's key is the tensor's identity
 
 
 @metric("lower", "1", "reference", "accuracy of a classifier against the reference; 0.5 for exact draws", when="last")

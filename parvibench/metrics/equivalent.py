@@ -26,9 +26,9 @@ from parvibench.core.reference import Floored, Reference
 from parvibench.core.registry import load_metric
 from parvibench.core.task import Task
 
+from .common import given
 from .compute import in_parallel, values_of
 from .mmd import kernel_mean, mean_distance
-from .needs import given
 
 Interval = tuple[float, float]
 
@@ -39,14 +39,9 @@ _RESAMPLES = 2000
 MOST_STATES = 1000
 
 
-def _kernel_gap(x: Tensor, reference: Reference) -> float:
-    n = len(x)
-    return 1 - (n * kernel_mean(x, x, reference.bandwidth) - 1) / (n - 1)
-
-
 #: Unbiased estimates of the gap from one set of draws, (n, D).
 V_STATISTICS: dict[str, Callable[[Tensor, Reference], float]] = {
-    "mmd2": _kernel_gap,
+    "mmd2": lambda x, reference: 1 - (len(x) * kernel_mean(x, x, reference.bandwidth) - 1) / (len(x) - 1),
     "energy_distance": lambda x, reference: len(x) * mean_distance(x, x) / (len(x) - 1),
 }
 
@@ -78,17 +73,10 @@ def equivalent_sample_size(
 ) -> tuple[float | None, Interval | None, str]:
     """How many independent exact draws come as close to the reference as these samples.
 
-    Args:
-        metric: ``sliced_w2`` or a V-statistic (``mmd2``, ``energy_distance``); the others have none.
-        values: of the metric, one per replicate of n samples; several are pooled, V-statistics by their mean and
-            the sliced distance by its median.
-        n: number of samples.
-        reference: with its floors.
-
-    Returns:
-        The number, at most 4n and at most the largest size simulated; its 95% interval, which holds the number
-        of exact draws whose values would have come out like these; and a reason, which is empty unless the
-        number is missing or capped.
+    By ``sliced_w2`` or a V-statistic (``mmd2``, ``energy_distance``), of which there are ``values``, one per replicate of n
+    samples; several are pooled, V-statistics by their mean and the sliced distance by its median. The number, at most 4n and
+    at most the largest size simulated; its 95% interval, which holds the number of exact draws whose values would have come
+    out like these; and a reason, which is empty unless the number is missing or capped.
     """
     found = np.atleast_1d(np.asarray(values, dtype=float))
     if metric != "sliced_w2" and metric not in V_STATISTICS:

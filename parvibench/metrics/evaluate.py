@@ -20,8 +20,8 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 
 from .chains import FEWEST_DRAWS, TAILS, array_stats
+from .common import average_ranks, thin
 from .compute import check_samples, compute_guarded, values_of
-from .coordinates import worst_named
 from .copies import Copies, find_copies
 from .divergence import NEAREST
 from .equivalent import equivalent_sample_size
@@ -38,8 +38,8 @@ from .floors import (
     sizes_judged,
     verdict_sizes,
 )
+from .moments import worst_named
 from .own_floors import with_floors
-from .pairwise import average_ranks, thin
 from .stein import bootstrapped_ksd
 
 _DEPENDENT = "no interval: neighbouring samples are correlated, and the interval is that of independent ones"
@@ -72,14 +72,9 @@ def evaluate_samples(
 
     Predictive tasks are judged on the data split of replicate 0. Without a reference KSD is tested by the wild bootstrap.
 
-    Args:
-        task: whose target the samples should follow.
-        samples: array-like, (n, D), n >= 2, or chains, (C, T, D).
-        cost: of the samples, if known.
-        metrics: names; default: the task's.
-        reference: to compare with, in place of the task's.
-        names: of the D coordinates, if known.
-        notify: called with the progress of noise floors that a user-built reference lacks.
+    Samples are array-like, (n, D), n >= 2, or chains, (C, T, D), with ``names`` of the D coordinates and a ``cost`` if known;
+    ``metrics`` and ``reference`` in place of the task's. ``notify`` is called with the progress of noise floors that a
+    user-built reference lacks.
 
     Returns:
         ``{"task", "n", "read", "n_judged", "verdict", "judged_by", "reason", "chains", "metrics": [...]}``: JSON types only; null
@@ -98,16 +93,24 @@ def evaluate_samples(
     registry.require_own_name(task)
     path, every = _chains(samples, task)
     copies, path, every = counted(every if path is None else path)
-    names = _names(task, names)
-    chains, worth = _diagnosed(path, every, copies, names)
+    labels = (n for n in (names, getattr(task, "coordinates", ())) if len(n) == task.dim)
+    names = next(labels, [f"x{i + 1}" for i in range(task.dim)])
+    chains, worth = None if path is None else chain_diagnostics(path, names), len(every)
+    if chains is not None:
+        chains["worth"] = int(chains["worth"] * copies.counted.mean())
+        worth = min(worth, chains["worth"])
     x, given, reference = thin(every, MOST_SAMPLES), reference, reference or task.reference()
     floored = given or with_floors(task, task.floored(), min(worth, len(x)), notify)
-    listed = _all_metrics(task, floored) if metrics is None else metrics
+    certified = floored.floors if isinstance(floored, Predictions) else ()
+    listed = tuple(dict.fromkeys((*task.metrics, *certified))) if metrics is None else metrics
     steps = None if path is None else path.transpose(0, 1)[None]
     predictive = task.predictive([0], "cpu", torch.float64)
     context = Context(task, reference, density_of(task), predictive, path=steps, cost=cost)
     _require_digits(every, reference, names)
-    values, absent = _measured(listed, x, context, copies)
+    measured, absent = compute_guarded(listed, x[None], context)
+    if copies.repeats:
+        absent |= {name: f"left out, since rows repeat: {copies.said}" for name in NEAREST if name in measured}
+    values = {name: float(value[0]) for name, value in measured.items() if name not in absent}
     n, judged, broken, tests = _tested(values, every, len(x), worth, context, floored)
     if floored is None and context.target is not None and "ksd" in listed:
         n, judged, tests = _bootstrap_test(thin(every, min(worth, _BOOTSTRAP_SAMPLES)), context.target)
@@ -128,28 +131,6 @@ def evaluate_samples(
     }
 
 
-def _diagnosed(
-    path: Tensor | None, every: Tensor, copies: Copies, names: Sequence[str]
-) -> tuple[dict[str, Any] | None, int]:
-    """Diagnostics of chains that are long enough, and the number of independent draws that the samples are worth."""
-    chains = None if path is None else chain_diagnostics(path, names)
-    if chains is None:
-        return None, len(every)
-    chains["worth"] = int(chains["worth"] * copies.counted.mean())
-    return chains, min(len(every), chains["worth"])
-
-
-def _names(task: Task, given: Sequence[str]) -> Sequence[str]:
-    own = getattr(task, "coordinates", ())
-    return next((n for n in (given, own) if len(n) == task.dim), [f"x{i + 1}" for i in range(task.dim)])
-
-
-def _all_metrics(task: Task, floored: Floored | None) -> tuple[str, ...]:
-    """The task's metrics, and those of certified predictions with floors."""
-    certified = floored.floors if isinstance(floored, Predictions) else ()
-    return tuple(dict.fromkeys((*task.metrics, *certified)))
-
-
 def _reason(tests: FloorTests, every: Tensor, context: Context, names: Sequence[str], worth: int, chains: bool) -> str:
     """That of the tests, or the worst coordinates; before it, that chains are ``worth`` too few draws."""
     reason = tests.reason
@@ -159,16 +140,6 @@ def _reason(tests: FloorTests, every: Tensor, context: Context, names: Sequence[
     if chains and worth < min(SIZES):
         reason = f"the chains are worth {worth} independent draws, fewer than {min(SIZES)}: {reason}"
     return reason
-
-
-def _measured(
-    names: Sequence[str], x: Tensor, context: Context, copies: Copies
-) -> tuple[dict[str, float], dict[str, str]]:
-    """Values of samples (n, D), and why the other metrics have none."""
-    values, absent = compute_guarded(names, x[None], context)
-    if copies.repeats:
-        absent |= {name: f"left out, since rows repeat: {copies.said}" for name in NEAREST if name in values}
-    return {name: float(value[0]) for name, value in values.items() if name not in absent}, absent
 
 
 def _tested(
@@ -182,7 +153,12 @@ def _tested(
     sizes, judged = sizes_judged(n or 0, floored, values), dict(values)
     for smaller in set(sizes.values()) - {size}:
         judged |= values_of([name for name, own in sizes.items() if own == smaller], thin(every, smaller), context)
-    broken = _not_computed(values, floored, thin(every, size))
+    x, broken = thin(every, size), dict[str, str]()
+    for name in () if floored is None else floored.certificate.get("without_floor", ()):
+        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
+    if still := int((x == x[0]).all(0).sum()):
+        broken["correlation_error"] = f"not computed: {still} coordinates of the samples never vary"
+    broken = {name: reason for name, reason in broken.items() if name in values}
     judged = {name: value for name, value in judged.items() if name not in broken}
     return n, judged, broken, floor_tests(judged, n or worth, floored, context.task.metrics, sizes)
 
@@ -202,17 +178,6 @@ def _require_digits(x: Tensor, reference: Reference | None, names: Sequence[str]
                 f"{names[i]}: numbers near {reference.mean[i]:.4g} in the precision of the {what} are {steps[i]:.2g} standard "
                 "deviations apart; give more digits, or subtract the same offset from samples and reference"
             )
-
-
-def _not_computed(values: Mapping[str, float], floored: Floored | None, x: Tensor) -> dict[str, str]:
-    """Metrics that say nothing here, metric -> why: they are left out of the verdict."""
-    broken = {}
-    for name in () if floored is None else floored.certificate.get("without_floor", ()):
-        broken[name] = "not computed: of the reference a coordinate has one value, or rows repeat"
-    still = (x == x[0]).all(0)
-    if bool(still.any()) and "correlation_error" in values:
-        broken["correlation_error"] = f"not computed: {int(still.sum())} coordinates of the samples never vary"
-    return {name: reason for name, reason in broken.items() if name in values}
 
 
 def _chains(samples: Any, task: Task) -> tuple[Tensor | None, Tensor]:

@@ -60,23 +60,15 @@ def density_of(task: Task) -> Target | None:
 
 
 class FloorTests(NamedTuple):
-    """Tests of samples against floors.
+    """Tests of samples against floors."""
 
-    Attributes:
-        floors: of every metric that has one at the samples' size.
-        p_values: of the same metrics.
-        adjusted: the p-values adjusted by Holm with the weights of ``WEIGHTS``.
-        verdict: ``distinguishable`` when any is at most 5%; else ``not applicable`` where metrics are missing,
-            ``too few replicates`` where one could not be rejected alone by the worst of values, or
-            ``indistinguishable``. One set of samples is always judged.
-        reason: of the verdicts that are neither; else empty.
-    """
-
-    floors: dict[str, Floor]
-    p_values: dict[str, float]
-    adjusted: dict[str, float]
+    floors: dict[str, Floor]  #: of every metric that has one at the samples' size
+    p_values: dict[str, float]  #: of the same metrics
+    adjusted: dict[str, float]  #: the p-values adjusted by Holm with the weights of ``WEIGHTS``
+    #: ``distinguishable`` when any is at most 5%; else ``not applicable`` where metrics are missing, ``too few replicates`` where one
+    #: could not be rejected alone by the worst of values, or ``indistinguishable``; one set of samples is always judged
     verdict: str
-    reason: str = ""
+    reason: str = ""  #: of the verdicts that are neither; else empty
 
 
 def verdict_sizes(reference: Floored | None) -> tuple[int, ...]:
@@ -108,12 +100,9 @@ def floor_tests(
 ) -> FloorTests:
     """Test every metric that has a floor at this sample size, and combine them.
 
-    Args:
-        values: metric -> values of the replicates, as for ``p_value``.
-        n: samples of a replicate; without floors of this very size nothing is tested, see ``judged_size``.
-        reference: with its floors; None has none.
-        metrics: all that the task names, of which some must be among the values.
-        sizes: of the metrics whose values are of fewer samples, see ``sizes_judged``.
+    ``values``: metric -> values of the replicates of n samples, as for ``p_value``; without floors of this very size (see
+    ``judged_size``), or a reference, nothing is tested. Of the task's ``metrics`` some must be among the values; ``sizes`` are of
+    those whose values are of fewer samples, see ``sizes_judged``.
     """
     smaller = sizes or {}
     floors: dict[str, Floor] = {}
@@ -127,7 +116,9 @@ def floor_tests(
     adjusted = dict(zip(floors, holm(list(p_values.values()), weights), strict=True))
     verdict, reason = "indistinguishable", ""
     if not floors:
-        verdict, reason = "not applicable", _why_no_floors(n, reference)
+        known = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
+        elsewhere = f"floors are known at n = {', '.join(map(str, known))}, not at {n}"
+        verdict, reason = "not applicable", elsewhere if known and n not in known else "no floors"
     elif min(adjusted.values()) <= ALPHA:
         verdict = "distinguishable"
     elif lacking := _lacking(floors, metrics) if isinstance(reference, Reference) else "":
@@ -135,13 +126,6 @@ def floor_tests(
     elif hopeless := _never_rejected(values, floors, weights):
         verdict, reason = "too few replicates", f"{hopeless} could not be rejected, however bad its values"
     return FloorTests(floors, p_values, adjusted, verdict, reason)
-
-
-def _why_no_floors(n: int, reference: Floored | None) -> str:
-    sizes = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
-    if not sizes or n in sizes:  # none, or of other metrics
-        return "no floors"
-    return f"floors are known at n = {', '.join(map(str, sizes))}, not at {n}"
 
 
 def _lacking(floors: Mapping[str, Floor], metrics: Sequence[str]) -> str:

@@ -15,8 +15,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, metric
 from parvibench.kernels.gram import squared_distances
 
-from .needs import against_reference
-from .pairwise import row_blocks
+from .common import against_reference, row_blocks
 
 #: (||x - y||^2 / h^2, overwritten) -> k(x, y), with k(x, x) = 1.
 Kernel = Callable[[Tensor], Tensor]
@@ -130,10 +129,7 @@ def self_similarity(rows: Tensor, bandwidth: float) -> float:
     return kernel_mean(rows, rows, bandwidth)
 
 
-@lru_cache(maxsize=2)
-def _own_distance(rows: Tensor) -> float:
-    """Mean distance between reference rows; the cache's key is the tensor's identity."""
-    return mean_distance(rows, rows)
+_own_distance = lru_cache(maxsize=2)(lambda rows: mean_distance(rows, rows))  # the cache's key is the tensor's identity
 
 
 def _statistic(samples: Tensor, context: Context, bandwidth: float | None = None, unbiased: bool = False) -> Tensor:

@@ -10,7 +10,7 @@ from parvibench.core.errors import ShapeError
 from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.task import Modes
 
-from .needs import given
+from .common import given
 
 #: Share of the samples a mode must hold to count as detected, or this part of its weight where that is less.
 SHARE, PART = 0.02, 0.1
@@ -33,7 +33,7 @@ def modes_found(samples: Tensor, context: Context) -> Tensor:
     >>> modes_found(gmm.facts.modes.means[None].double(), Context(gmm))
     tensor([5.], dtype=torch.float64)
     """
-    modes = _modes(context)
+    modes = given(context.task.facts.modes, "the task states no modes")
     distances, logits = _membership(samples, modes)
     nearest = logits.argmax(2, keepdim=True)
     within = distances.gather(2, nearest) <= radius(samples.shape[2])
@@ -59,13 +59,9 @@ def mode_weight_tv(samples: Tensor, context: Context) -> Tensor:
     >>> mode_weight_tv(gmm.facts.modes.means[None].double(), Context(gmm))
     tensor([0.0014], dtype=torch.float64)
     """
-    modes = _modes(context)
+    modes = given(context.task.facts.modes, "the task states no modes")
     shares = _membership(samples, modes)[1].softmax(2).mean(1)
     return (shares - modes.weights.to(samples)).abs().sum(1) / 2
-
-
-def _modes(context: Context) -> Modes:
-    return given(context.task.facts.modes, "the task states no modes")
 
 
 def _membership(samples: Tensor, modes: Modes) -> tuple[Tensor, Tensor]:

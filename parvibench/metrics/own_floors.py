@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from parvibench.core.metric import Context
-from parvibench.core.reference import Floored, Floors, Reference, Values, home_of, load_pool
+from parvibench.core.reference import Floored, Reference, Values, home_of, load_pool
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.data.atomic import write_atomically
@@ -133,18 +133,12 @@ def with_floors(task: Task, reference: Floored | None, n: int, notify: Notify = 
         pool, repeats = load_pool(task.name, reference.certificate), reference.certificate["pool"]["repeats"]
         plan, pools = plan_of(task, [size], [size], repeats), [(reference, drawn_from(pool, task.name))]
         made = pooled_floors(task, pools, plan, repeats=repeats, notify=notify)
-        with contextlib.suppress(OSError):  # a folder that cannot be written: they are simulated again next time
-            _store(task.name, reference, size, made)
+        if (home := home_of(task.name)) is not None:
+            arrays = {f"{metric}/{n}": rounded(v) for metric, table in made.items() for n, v in table.items()}
+            np.savez_compressed(buffer := io.BytesIO(), reference=reference.certificate["sha256"], **arrays)  # type: ignore[arg-type]
+            with contextlib.suppress(OSError):  # a folder that cannot be written: they are simulated again next time
+                write_atomically(Path(str(home / f"{task.name}.floors-{size}.npz")), buffer.getvalue())
         for metric, table in made.items():
             floors.setdefault(metric, {}).update({s: rounded(v).astype(np.float64) for s, v in table.items()})
     shown = {m: table if m == "sliced_w2" else {s: table[s] for s in table if s == size} for m, table in floors.items()}
     return replace(reference, floors={metric: table for metric, table in shown.items() if table})
-
-
-def _store(name: str, reference: Reference, size: int, floors: Floors) -> None:
-    home = home_of(name)
-    if home is None:
-        return
-    arrays = {f"{metric}/{n}": rounded(values) for metric, table in floors.items() for n, values in table.items()}
-    np.savez_compressed(buffer := io.BytesIO(), reference=reference.certificate["sha256"], **arrays)  # type: ignore[arg-type]
-    write_atomically(Path(str(home / f"{name}.floors-{size}.npz")), buffer.getvalue())

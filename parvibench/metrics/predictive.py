@@ -13,8 +13,7 @@ from parvibench.core.metric import Context, NotApplicable, metric
 from parvibench.core.reference import Certified
 from parvibench.core.task import PredictiveData
 
-from .needs import given
-from .pairwise import row_blocks
+from .common import given, row_blocks
 from .transport import sliced_distance
 
 #: Of predictive intervals: their level, and halvings of the bracket of a quantile.
@@ -229,11 +228,6 @@ def predictive_coverage_error(samples: Tensor, context: Context) -> Tensor:
     return (below[1] - below[0] - _LEVEL).abs().mean(1)
 
 
-def relative_errors(mean: Tensor, sd: Tensor, true_mean: Tensor, true_sd: Tensor) -> tuple[Tensor, Tensor]:
-    """Root mean square over points of the errors of means, in true sds, and of sds, relative; (..., T) each."""
-    return (((mean - true_mean) / true_sd).square().mean(-1).sqrt(), (sd / true_sd - 1).square().mean(-1).sqrt())
-
-
 def _distribution(y: Tensor, means: Tensor, sds: Tensor) -> Tensor:
     """Distribution functions of mixtures of n normals, means (R, n, T) and sds (R, n), at y (R, T)."""
     return torch.special.ndtr((y[:, None] - means) / sds[..., None]).mean(1)
@@ -250,8 +244,10 @@ def _quantile(level: float, means: Tensor, sds: Tensor) -> Tensor:
 
 
 def _errors(samples: Tensor, context: Context) -> tuple[Tensor, Tensor]:
+    """Root mean square over points of the errors of means, in certified sds, and of sds, relative; (R,) each."""
     f, _, known = _predicted(samples, context)
-    return relative_errors(f.mean(1), f.std(1), known.mean, known.sd)
+    of_means, of_sds = (f.mean(1) - known.mean) / known.sd, f.std(1) / known.sd - 1
+    return of_means.square().mean(-1).sqrt(), of_sds.square().mean(-1).sqrt()
 
 
 def _predicted(samples: Tensor, context: Context) -> tuple[Tensor, Tensor, Certified]:

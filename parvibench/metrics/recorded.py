@@ -8,7 +8,7 @@ from torch import Tensor
 
 from parvibench.core.metric import Context, Cost, Decisions, Metric, metric
 
-from .needs import given
+from .common import given
 
 
 def recorded_cost(context: Context) -> Cost:
@@ -16,40 +16,29 @@ def recorded_cost(context: Context) -> Cost:
     return given(context.cost, "no cost was recorded")
 
 
-@metric("lower", "s", "cost", "steady compute time per replicate")
-def seconds(samples: Tensor, context: Context) -> Tensor:
-    """Steady compute time of one replicate, (R,) in seconds; lower is better.
+def spent(samples: Tensor, context: Context, name: str) -> Tensor:
+    """What the samples cost, the same for all replicates of a chunk, (R,); lower is better.
 
-    Excludes metrics, compilation and warm-up; the replicates of a chunk share its time evenly.
+    - ``seconds``: steady compute time of one replicate, without metrics, compilation and warm-up; the replicates of a chunk
+      share its time evenly.
+    - ``score_evaluations``: those charged to one replicate, in rows.
+    - ``peak_memory``: peak so far, in MiB: on a GPU what PyTorch had allocated there since the chunk began; otherwise the
+      resident memory of the process since its start, libraries and metrics included: compare it with the anchors'.
 
-    >>> seconds(x, chains)
-    tensor([0.5000], dtype=torch.float64)
+    >>> [float(spent(x, chains, name)) for name in ("seconds", "score_evaluations", "peak_memory")]
+    [0.5, 400.0, 128.0]
     """
-    return samples.new_full((len(samples),), recorded_cost(context).seconds)
+    cost = given(getattr(recorded_cost(context), name), f"no {name.replace('_', ' ')} was recorded")
+    return samples.new_full((len(samples),), cost)
 
 
-@metric("lower", "rows", "cost", "score evaluations charged per replicate")
-def score_evaluations(samples: Tensor, context: Context) -> Tensor:
-    """Score evaluations charged to one replicate, (R,) in rows; lower is better.
-
-    >>> score_evaluations(x, chains)
-    tensor([400.], dtype=torch.float64)
-    """
-    return samples.new_full((len(samples),), recorded_cost(context).score_evaluations)
+def _cost(name: str, unit: str, summary: str, when: Literal["every", "last"] = "every") -> Metric:
+    return Metric(name, partial(spent, name=name), "lower", unit, "cost", summary, when=when)
 
 
-@metric("lower", "MiB", "cost", "most memory held: the process's, or on a GPU PyTorch's", when="last")
-def peak_memory(samples: Tensor, context: Context) -> Tensor:
-    """Peak memory so far, (R,) in MiB, the same for all replicates of a chunk; lower is better.
-
-    On a GPU what PyTorch had allocated there since the chunk began; otherwise the resident memory of the
-    process since its start, libraries and metrics included: compare it with the anchors'.
-
-    >>> peak_memory(x, chains)
-    tensor([128.], dtype=torch.float64)
-    """
-    peak = given(recorded_cost(context).peak_memory, "no peak memory was recorded")
-    return samples.new_full((len(samples),), peak)
+seconds = _cost("seconds", "s", "steady compute time per replicate")
+score_evaluations = _cost("score_evaluations", "rows", "score evaluations charged per replicate")
+peak_memory = _cost("peak_memory", "MiB", "most memory held: the process's, or on a GPU PyTorch's", "last")
 
 
 @metric("lower", "reward", "decisions", "reward missed against the best actions in hindsight")

@@ -24,8 +24,7 @@ from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
 from parvibench.kernels.gram import squared_distances
 
-from .needs import given
-from .pairwise import row_blocks
+from .common import given, row_blocks
 
 #: Points a side of a tile of pairs, whose dozen arrays stay in a core's cache: three times as fast as rows of 10^4 pairs.
 _TILE = 256
@@ -43,7 +42,7 @@ def ksd(samples: Tensor, context: Context) -> Tensor:
     tensor([73.8027], dtype=torch.float64)
     """
     scores = given(context.target, "the density is not available").score(samples).to(samples)
-    c = _scale(context, samples.shape[2])
+    c = math.sqrt(samples.shape[2]) if context.reference is None else context.reference.bandwidth
     means = torch.stack([_stein_mean(x, s, c) for x, s in zip(samples, scores, strict=True)])
     return means.clamp(min=0).sqrt()
 
@@ -63,10 +62,6 @@ def bootstrapped_ksd(x: Tensor, target: Target, draws: int, generator: Generator
         total += (signs[b] * (_stein_kernel((x[b], s[b]), (x, s), c) @ signs)).sum(0)
     values = (total / n**2).clamp(min=0).sqrt().numpy()
     return float(values[0]), np.sort(values[1:])
-
-
-def _scale(context: Context, dim: int) -> float:
-    return math.sqrt(dim) if context.reference is None else context.reference.bandwidth
 
 
 def _stein_mean(x: Tensor, s: Tensor, c: float) -> Tensor:

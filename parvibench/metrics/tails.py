@@ -8,7 +8,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, metric
 from parvibench.core.target import Target
 
-from .needs import given
+from .common import given
 
 #: The largest share of the target that counts as a tail.
 TAIL = 0.05

@@ -16,8 +16,7 @@ from torch import Generator, Tensor
 from parvibench.core.metric import Context, Metric, NotApplicable, metric
 from parvibench.core.streams import derive_seed
 
-from .needs import against_reference
-from .pairwise import thin
+from .common import against_reference, thin
 
 PROJECTIONS = 500
 #: Points on either side of the linear programme: 0.1 s at 1,000, 0.4 s at 2,000, 16 s and 4.8 GB at 10,000.

@@ -30,6 +30,7 @@ from parvibench.core.reference import Reference, fingerprint_rows, load_referenc
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.data.atomic import write_atomically
+from parvibench.metrics.common import median_distance, thin
 from parvibench.metrics.compute import values_of
 from parvibench.metrics.copies import Copies
 from parvibench.metrics.equivalent import V_STATISTICS, v_constants
@@ -37,7 +38,6 @@ from parvibench.metrics.evaluate import counted
 from parvibench.metrics.floors import Notify, density_of, judged_metrics, rounded, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.own_floors import SEED, Plan, drawn_from, forecast, plan_of, pooled_floors, sizes_of
-from parvibench.metrics.pairwise import median_distance, thin
 
 from .chain_runs import chains_of, trial
 from .gates import Effort, Gate, density_gates, diagnostics, grade_of, mixing_gates, refusal, summary

@@ -17,8 +17,8 @@ from parvibench.core.errors import DataMissingError, InputError
 from parvibench.core.reference import Floored, Predictions, Reference, load_predictions, load_reference
 from parvibench.core.task import Task
 from parvibench.metrics.chains import array_stats
+from parvibench.metrics.common import median_distance
 from parvibench.metrics.mmd import self_similarity
-from parvibench.metrics.pairwise import median_distance
 
 #: Family-wise level, also at which means, and standard deviations, of two runs may disagree by chance.
 ALPHA = 0.01

@@ -13,7 +13,7 @@ from torch import Tensor
 from parvibench.core.errors import InputError, ParVIBenchError
 from parvibench.core.task import Task
 from parvibench.metrics.chains import array_stats
-from parvibench.metrics.pairwise import thin
+from parvibench.metrics.common import thin
 
 from .checks import stein_checks, z_limit
 

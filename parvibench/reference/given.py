@@ -20,10 +20,10 @@ from parvibench.core.target import Target
 from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Draws
 from parvibench.data.draws.naming import listed
+from parvibench.metrics.common import thin
 from parvibench.metrics.evaluate import chain_diagnostics, counted, evaluate_samples, serially_correlated
 from parvibench.metrics.floors import SIZES, silent
 from parvibench.metrics.own_floors import SEED, TIMES, plan_of
-from parvibench.metrics.pairwise import thin
 from parvibench.targets.densities import METRICS
 
 from .build import ROWS, Part, calibrated, step_between, time_major

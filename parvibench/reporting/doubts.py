@@ -13,7 +13,7 @@ from parvibench.harness.marks.log_z import verdicts
 from .formatting import name
 from .presented import Results
 from .tables.task_tables import trust_table
-from .text.trusting import KSD, Answer
+from .text.trusting import KSD
 
 FAR, UNMOVED = 10.0, 5.0  # standard deviations of the start from the mass; floors above which no method came near
 
@@ -30,21 +30,16 @@ def doubts(results: Results) -> list[str]:
             found += [f"{task.name}: {rounded}"] if rounded else []
             log_z += [(task.name, task.facts.log_z, cells)] * task.has_constant
             if answer := results.without_reference.get(task.name):
-                found += _untested(answer, task.name)
+                table = trust_table(answer)
+                facts = [zip(table.columns[1:], row.entries[1:], strict=True) for row in table.rows]
+                known = ["; ".join(f"{c.title} {e.text}" for c, e in row if e.text) for row in facts]
+                found += [f"  {name(m.label)}: {text}" for m, text in zip(answer.methods, known, strict=True)]
+                found += [KSD, answer.sentence(task.name), f"To settle it: {'; or '.join(answer.commands)}"]
             elif cells and all(c.spec.start == task.begins == "task" for c in cells):
                 found += _far(results, task)
         except ParVIBenchError:  # the task's data are not here
             continue
     return verdicts(log_z) + found
-
-
-def _untested(answer: Answer, task: str) -> list[str]:
-    """What is known of each method, the one to trust, and what would settle it."""
-    table = trust_table(answer)
-    facts = [zip(table.columns[1:], row.entries[1:], strict=True) for row in table.rows]
-    told = ["; ".join(f"{c.title} {e.text}" for c, e in row if e.text) for row in facts]
-    lines = [f"  {name(m.label)}: {text}" for m, text in zip(answer.methods, told, strict=True)]
-    return [*lines, KSD, answer.sentence(task), f"To settle it: {'; or '.join(answer.commands)}"]
 
 
 def _far(results: Results, task: Task) -> list[str]:

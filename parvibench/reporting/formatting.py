@@ -22,6 +22,8 @@ def number(value: float | None) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
+    if 1e-3 <= abs(value) < 999:
+        return f"{value:#.3g}".rstrip(".")
     value = float(f"{value:.3g}")
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(abs(value))))
@@ -69,7 +71,10 @@ def first(words: Sequence[str], most: int) -> str:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     """Write a table as CSV, numbers to seven digits; text that a spreadsheet would run as a formula begins with an apostrophe."""
-    table.map(_plain_cell).rename(columns=_plain_cell).to_csv(path, index=False, float_format="%.7g")
+    from pandas.api.types import is_numeric_dtype
+
+    plain = table.apply(lambda column: column if is_numeric_dtype(column) else column.map(_plain_cell))
+    plain.rename(columns=_plain_cell).to_csv(path, index=False, float_format="%.7g")
 
 
 def _plain_cell(value: object) -> object:

@@ -9,7 +9,7 @@ from torch import Tensor
 from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.registry import load_metric, load_task
-from parvibench.metrics.pairwise import median_distance
+from parvibench.metrics.common import median_distance
 
 DIM, SAMPLES, ROWS = 8, 1000, 2000
 

@@ -12,11 +12,10 @@ import wrong_samplers
 from command_line import Run
 
 from parvibench.checks import baseline as past
-from parvibench.checks.baseline import Baseline
+from parvibench.checks.baseline import Baseline, as_array, moments
 from parvibench.checks.evidence import law_p_values
 from parvibench.checks.outcomes import RED, decide
 from parvibench.checks.question import Fixed
-from parvibench.checks.replicates import as_array, moments
 from parvibench.checks.rounds import Plan, check
 from parvibench.core.errors import InputError
 from parvibench.core.registry import load_task

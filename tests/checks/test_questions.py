@@ -16,9 +16,8 @@ from parvibench.checks.questions.calibration import Calibration
 from parvibench.checks.questions.contract import Contract
 from parvibench.checks.questions.of_sampler import Effort
 from parvibench.checks.questions.tolerance import SinglePrecision, Tolerance
-from parvibench.checks.ranks import uniform_ranks
 from parvibench.checks.selection import outside_questions, select_questions
-from parvibench.checks.summaries import settings_of
+from parvibench.checks.summaries import settings_of, uniform_ranks
 from parvibench.core import registry
 from parvibench.core.errors import InputError, UnknownNameError
 

@@ -13,7 +13,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.core.target import Target
 from parvibench.core.task import Task
-from parvibench.metrics.pairwise import median_distance
+from parvibench.metrics.common import median_distance
 
 
 class GaussianTarget(Target):

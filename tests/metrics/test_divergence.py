@@ -8,7 +8,8 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from parvibench.core.metric import NotApplicable
-from parvibench.metrics import divergence, pairwise
+from parvibench.metrics import common as pairwise
+from parvibench.metrics import divergence
 from parvibench.metrics.divergence import kl_knn
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from parvibench.metrics import pairwise
+from parvibench.metrics import common as pairwise
 from parvibench.metrics.mmd import energy_distance, mean_distance
 
 

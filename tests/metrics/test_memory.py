@@ -13,7 +13,7 @@ from parvibench.core.metric import Context
 from parvibench.core.reference import Reference
 from parvibench.metrics.compute import compute
 from parvibench.metrics.floors import judged_metrics
-from parvibench.metrics.pairwise import median_distance
+from parvibench.metrics.common import median_distance
 from calibration_trials import make_task
 
 torch.set_num_threads(1)

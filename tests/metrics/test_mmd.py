@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import pairwise as kernels
 
-from parvibench.metrics import pairwise
+from parvibench.metrics import common as pairwise
 from parvibench.metrics.mmd import kernel_mean, mmd2, mmd2_u, mmd2_u_fixed
 
 #: Kernel means are taken in single precision.

@@ -10,9 +10,16 @@ from torch import Generator
 
 from parvibench.core.metric import NotApplicable
 from parvibench.core.task import Facts, Modes
-from parvibench.metrics.coordinates import worst_coordinate, worst_named
 from parvibench.metrics.modes import MASS, mode_weight_tv, modes_found, radius
-from parvibench.metrics.moments import correlation_error, ks_marginal, mean_error, sd_error, w1_marginal
+from parvibench.metrics.moments import (
+    correlation_error,
+    ks_marginal,
+    mean_error,
+    sd_error,
+    w1_marginal,
+    worst_coordinate,
+    worst_named,
+)
 
 
 def points(means: torch.Tensor, *counts: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 from parvibench.core.metric import NotApplicable
-from parvibench.metrics import pairwise
+from parvibench.metrics import common as pairwise
 from parvibench.metrics.predictive import coverage, crps, nll, rmse
 
 METRICS = (rmse, nll, crps, coverage)

@@ -8,7 +8,7 @@ from torch import Tensor
 from parvibench.core.metric import Context, NotApplicable
 from parvibench.core.reference import Floor
 from parvibench.core.registry import load_task
-from parvibench.metrics import pairwise
+from parvibench.metrics import common as pairwise
 from parvibench.metrics.floors import p_value
 from parvibench.metrics.stein import bootstrapped_ksd, ksd
 

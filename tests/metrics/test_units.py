@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from parvibench.core.reference import Reference
+from parvibench.metrics.common import median_distance
 from parvibench.metrics.compute import compute
-from parvibench.metrics.pairwise import median_distance
 
 METRICS = ("sliced_w2", "mmd2", "energy_distance", "kl_knn", "ksd", "mean_error", "ks_marginal", "path_primary")
 UNITS = torch.tensor([1e-3, 1e5], dtype=torch.float64)

@@ -7,11 +7,11 @@ import records
 from made_stores import make_curve, make_record, only_reference, with_values, write_store
 
 from parvibench.core.reference import Reference
-from parvibench.reporting.facts import averages
 from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts import findings as averages
 from parvibench.reporting.facts.findings import View
 from parvibench.reporting.page.text_tables import to_latex
-from parvibench.reporting.tables import aggregate_tables
+from parvibench.reporting.tables import matrix
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
 LARGE = ("student-t", "monomial-gamma", "gmm2-2d", "gmm5-10d", "funnel-10d")
@@ -46,7 +46,7 @@ def test_a_method_that_loses_on_all_common_tasks_is_not_listed_above(tmp_path):
     # Each over the tasks that its row names: SVGD is beaten by all three others on five, by none on five.
     assert ranks["n_tasks"].to_dict() == {"sgld": 10, "ula": 5, "mala": 5, "svgd": 10}
     assert ranks["average_rank"].to_dict() == {"sgld": 1.5, "ula": 2.0, "svgd": 2.5, "mala": 3.0}
-    common = aggregate_tables.ranks_table(board)
+    common = matrix.ranks_table(board)
     assert [[e.text for e in row.entries] for row in common.rows] == [
         ["sgld", "1.00"], ["ula", "2.00"], ["mala", "3.00"], ["svgd", "4.00"]
     ]  # fmt: skip
@@ -59,7 +59,7 @@ def test_a_method_of_few_tasks_narrows_nobodys_comparison(tmp_path):
     ranks = averages.average_ranks(board)
     assert ranks["average_rank"].to_dict() == pytest.approx({"sgld": 1.2, "svgd": 2.2, "mala": 1.0})
     assert ranks["n_tasks"].to_dict() == {"mala": 1, "sgld": 5, "svgd": 5}
-    assert aggregate_tables.ranks_table(board) is None  # the methods that ran on half of the tasks ran on all
+    assert matrix.ranks_table(board) is None  # the methods that ran on half of the tasks ran on all
 
 
 def test_what_cannot_be_told_from_exact_draws_is_not_still_improving(tmp_path):
@@ -107,9 +107,9 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
     assert board["best"].to_dict() == {"ula": True, "mala": True, "ksivi": False, "initial": False}
     assert board.loc[["ula", "mala", "ksivi"], "rank"].tolist() == [1, 2, 3]
     assert board.loc["ksivi", "marks"] == "no better than initial"
-    (best,) = View.of(found).tasks
-    assert list(best.rows["label"]) == ["ula", "mala"]
-    assert (best.compared, best.beaten, set(best.rows["pairs"])) == (3, 1, {3})
+    board = View.of(found).board.query("best or beaten")
+    assert list(board.loc[board["best"], "label"]) == ["ula", "mala"]
+    assert (set(board["compared"]), int(board["beaten"].sum()), set(board["pairs"])) == ({3}, 1, {3})
     # In print too: bold is the set.
     text = to_latex(found)
     bold = [line.split(" ")[0] for line in text.splitlines() if r"\textbf{" in line]
@@ -118,8 +118,7 @@ def test_unfinished_methods_compete_and_are_marked(tmp_path):
 
 def test_where_nothing_beats_the_start_nothing_is_best(tmp_path):
     found = store(tmp_path, {("banana", "ula"): 4.0, ("banana", "svgd"): 5.0, ("banana", "initial"): 3.0})
-    (best,) = View.of(found).tasks
-    assert list(best.rows["label"]) == []
+    assert not View.of(found).board["best"].any()
 
 
 @pytest.mark.parametrize(("metric", "first"), [("ksd", "svgd"), ("sliced_w2", "map")])

@@ -63,9 +63,9 @@ def test_calibration_is_the_coverage_of_the_intervals(tmp_path):
 
 
 def test_paths_are_short_and_lead_where_they_led():
-    """Differences in tenths; steps along an axis in one direction are one, those back and those on a slope are not."""
+    """Differences in tenths; steps to where the path is already are left out."""
     steps = "M 1 2 L 2 2 L 3.5 2 L 3.5 4 L 3.5 3 L 4 3.5 L 5 4.5 z M 0 0 L 0 1 L 0 3 L 1 3"
-    assert vector._short_path(steps) == "m1 2 2.5 0 0 2 0 -1 .5 .5 1 1zm-1 -2 0 3 1 0"
+    assert vector._short_path(steps) == "m1 2 1 0 1.5 0 0 2 0 -1 .5 .5 1 1zm-1 -2 0 1 0 2 1 0"
     generator = np.random.default_rng(0)
     corners = np.cumsum(generator.integers(-2, 3, size=(200, 2)), axis=0) / 5
     path = "M " + " L ".join(f"{x} {y}" for x, y in corners)

@@ -27,8 +27,8 @@ from parvibench.core.errors import InputError
 from parvibench.core.result import Status
 from parvibench.harness.store.store import RunRecord, Store
 from parvibench.reporting import formatting
-from parvibench.reporting.facts import averages
 from parvibench.reporting.facts import board as leaderboard
+from parvibench.reporting.facts import findings as averages
 from parvibench.reporting.facts.courses import line
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures import curves, density_scatter, figure

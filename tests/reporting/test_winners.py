@@ -59,10 +59,11 @@ def test_the_best_are_those_that_no_other_beats(findings, final):
         worse = {
             (task, j if mean < 0 else i) for (task, i, j, mean, _), p in zip(tests, adjusted, strict=True) if p <= 0.05
         }
-        for best in (b for b in findings.tasks if b.where in tasks):
-            assert set(best.rows["label"]) == {m for i, m in enumerate(METHODS) if (best.where, i) not in worse}
-            assert {"svgd", "ula"} >= set(best.rows["label"]) > set()
-            assert set(best.rows["pairs"]) == {6 * len(tasks)}
+        for task in tasks:
+            best = findings.board.query("best and task == @task")
+            assert set(best["label"]) == {m for i, m in enumerate(METHODS) if (task, i) not in worse}
+            assert {"svgd", "ula"} >= set(best["label"]) > set()
+            assert set(best["pairs"]) == {6 * len(tasks)}
 
 
 def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
@@ -72,9 +73,11 @@ def test_a_single_name_only_where_the_set_has_one_member(tmp_path):
         curve = make_curve(generator, ["sliced_w2"], scale)
         cells.append((with_values(make_record(label, "banana", label), curve), curve, None))
     with only_reference(None, None):
-        (best,) = View.of(write_store(tmp_path, cells)).tasks
-    assert list(best.rows["label"]) == ["svgd"]
-    assert (best.compared, best.rows["beats"].tolist()) == (3, [2])
+        view = View.of(write_store(tmp_path, cells))
+    best = view.board.query("best")
+    assert list(best["label"]) == ["svgd"]
+    assert best[["compared", "beats"]].values.tolist() == [[3, 2]]
+    assert "the best of 3 methods: significantly better than 2 of 2 others" in view.sentences["banana"]
 
 
 def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tmp_path):
@@ -90,9 +93,9 @@ def test_no_method_is_left_out_where_replicates_spread_by_orders_of_magnitude(tm
     floors = {m: {100: np.linspace(0.8, 1.2, 201) * 0.218 * FLOOR} for m in ("sliced_w2", "mmd2")}
     with only_reference("own-task", Reference(torch.zeros(9, 2).double(), True, {}, floors)):
         store = write_store(tmp_path, cells)
-        (best,) = View.of(store).tasks
+        board = View.of(store).board
         write_report(store, tmp_path / "page")
-    assert set(best.rows["label"]) == {"svgd", "ula", "mala"}
+    assert set(board.loc[board["best"], "label"]) == {"svgd", "ula", "mala"}
     assert not sentences.false_sentences(tmp_path / "page")
 
 

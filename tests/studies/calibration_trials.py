@@ -27,12 +27,12 @@ from parvibench.core.reference import Reference
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import DENSITY_METRICS
 from parvibench.metrics import floors
+from parvibench.metrics.common import median_distance, thin
 from parvibench.metrics.compute import compute
 from parvibench.metrics.equivalent import V_STATISTICS, equivalent_sample_size, v_constants
 from parvibench.metrics.floors import ALPHA, floor_tests, judged_metrics, judged_size, p_value, verdict_metrics
 from parvibench.metrics.mmd import self_similarity
 from parvibench.metrics.own_floors import pooled_floors
-from parvibench.metrics.pairwise import median_distance, thin
 from parvibench.tasks.mixtures import Mixture, MixtureTask
 
 #: Rows of the reference, sizes of the sets of its floors, and sets of exact draws that estimate gap and bias.

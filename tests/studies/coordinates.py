@@ -21,8 +21,8 @@ from parvibench.core.registry import load_task
 from parvibench.core.streams import derive_seed
 from parvibench.core.task import Task
 from parvibench.metrics.compute import compute
-from parvibench.metrics.coordinates import _marginals, worst_named
 from parvibench.metrics.floors import ALPHA, WEIGHTS, FloorTests, floor_tests, verdict_metrics
+from parvibench.metrics.moments import _marginals, worst_named
 from parvibench.statistics import holm
 
 ADDED = "worst_coordinate"

@@ -216,7 +216,9 @@ def _models(x: pd.DataFrame, board: Board) -> str:
 
 
 def _starts(x: pd.DataFrame, board: Board) -> str:
-    hold((x.loc["meads"] > 100).all() and (x.loc[["meads-pathfinder", "nuts", "nuts-pathfinder"]] <= NEAR).all(axis=None))
+    hold(
+        (x.loc["meads"] > 100).all() and (x.loc[["meads-pathfinder", "nuts", "nuts-pathfinder"]] <= NEAR).all(axis=None)
+    )
     return (
         f"On regressions in raw units MEADS, which has no warm-up, hardly leaves Stan's start ({span(x.loc['meads'])}); from draws of "
         f"Pathfinder it is at {span(x.loc['meads-pathfinder'])}. NUTS needs no such start: {span(x.loc['nuts'])} without, "

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from parvibench.checks.question import Bound, Expected, Values
-from parvibench.checks.ranks import rank_statistics, ranks_among
-from parvibench.checks.summaries import generator_of, joined, per_replicate
+from parvibench.checks.summaries import generator_of, joined, per_replicate, rank_statistics, ranks_among
 from parvibench.checks.targets import STABLE
 from parvibench.core.target import InJax, Target
 

@@ -23,20 +23,12 @@ _CONSTANT = 8.0
 
 @dataclass(frozen=True)
 class Contract(OfSampler):
-    """The obligations of every algorithm, each 1 where it is met. All replicates start at the same points.
+    """The obligations of every algorithm, each 1 where it is met; ``words.PROMISES`` says how each is broken.
 
-    - ``alone``: a replicate's samples do not depend on the other replicates (to 1e-4 of their size, in double).
-    - ``distinct``: no other replicate has the same samples.
-    - ``repeatable``: the same seed gives the same samples.
-    - ``seeded``: another seed gives other samples.
-    - ``untouched``: a step leaves the state as it was that it is given.
-    - ``shape``: of the output.
-    - ``dtype``: of the output is the problem's, double.
-    - ``constant``: a constant added to the log density, which is unnormalised, changes no sample.
-    - ``metered``: what is charged is what was evaluated beneath the problem, and that is something.
-
-    Interacting particles may move without noise: where neither replicates nor seeds part, both are without answer. So
-    are they for replicates of which most points have not moved yet.
+    All replicates start at the same points. A replicate may depend on others to 1e-4 of its samples' size, in double; what is
+    charged is what was evaluated beneath the problem, and that is something. Interacting particles may move without noise: where
+    neither replicates nor seeds part, ``distinct`` and ``seeded`` are without answer. So are they for replicates of which most
+    points have not moved yet.
     """
 
     title = "contract"

@@ -99,13 +99,6 @@ def is_gradient(target: Target, x: Tensor) -> bool:
     return bool((target.score(x) - gradient).abs().max() <= _AGREEMENT * (1 + gradient.abs().max()))
 
 
-def _repeats(target: Target, x: Tensor, density: Tensor, score: Tensor) -> Tensor:
-    """At which points (R, N) density and score are the same again, but for the rounding of single precision."""
-    values = zip((density[..., None], score), (target.log_density(x)[..., None], target.score(x)), strict=True)
-    same = [((a - b).abs() <= _ALONE * (1 + a.abs())) | ~a.isfinite() for a, b in values]
-    return torch.cat(same, -1).all(-1)
-
-
 @dataclass(frozen=True)
 class OwnDensity(Question):
     """The density of a task from a place, at points of its start."""
@@ -131,8 +124,10 @@ class OwnDensity(Question):
             up, down = (target.log_density(x + sign * step * along) for sign in (1, -1))
             slope, claimed = (up - down) / (2 * step[..., 0]), (score * along).sum(-1)
             alone = target.log_density(x[:, :1])
+            twice = zip((density[..., None], score), (target.log_density(x)[..., None], target.score(x)), strict=True)
+            same = [((a - b).abs() <= _ALONE * (1 + a.abs())) | ~a.isfinite() for a, b in twice]
             found = {
-                "again": _repeats(target, x, density, score),
+                "again": torch.cat(same, -1).all(-1),
                 "finite": density.isfinite() & score.isfinite().all(-1),
                 "gradient": ((slope - claimed).abs() <= _SLOPE * (1 + slope.abs())).double().mean() >= 0.99,
                 "alone": (alone - density[:, :1]).abs().max() <= _ALONE * (1 + alone.abs().max()),

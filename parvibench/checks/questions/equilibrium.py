@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from parvibench.checks.question import Bound, Expected, Share, Values
 from parvibench.checks.summaries import generator_of, per_replicate
@@ -48,15 +47,20 @@ class AtEquilibrium(OfSampler):
         x, path = torch.cat(found), torch.cat(paths, 1)
         exact = moments(self.task)
         error = torch.where(x.isfinite(), (x - exact.mean) / exact.sd, torch.nan).nanmean(1)
-        values = {"ties": torch.tensor([_tied(points) for points in x]), "spread": x.shape[1] * error.square().mean(1)}
+        counts = [np.unique(points.numpy(), axis=0, return_counts=True)[1] for points in x]
+        ties = torch.tensor([float(times[times > 1].sum() / x.shape[1]) for times in counts])
+        values = {"ties": ties, "spread": x.shape[1] * error.square().mean(1)}
         if self._has_chains:
             moves = path.diff(dim=0)
             # Of a lost chain, what is finite: a tolerance counts it.
             steps = moves.nan_to_num(0.0, 0.0, 0.0)  # (T, R, N, D)
             centre = ((path - exact.mean) / exact.sd).nanmean((0, 2))
             values |= {f"centre[{d}]": column for d, column in enumerate(centre.T)}
-            values["dependence[chains]"] = _between_chains(steps)
-            values["dependence[replicates]"] = _cosine(steps, steps.roll(1, 1))
+            own, following = steps.square().sum((0, 2, 3)), steps.roll(1, 1)
+            pairs = (own * (steps.shape[2] - 1)).clamp(min=1e-300)
+            values["dependence[chains]"] = (steps.sum(2).square().sum((0, 2)) - own) / pairs
+            sizes = (own * following.square().sum((0, 2, 3))).sqrt().clamp(min=1e-300)
+            values["dependence[replicates]"] = (steps * following).sum((0, 2, 3)) / sizes
             values["stuck"] = (moves == 0).all(-1).all(0).double().mean(1)
         return {name: values[name].tolist() for name in self.expected()}
 
@@ -74,23 +78,3 @@ class AtEquilibrium(OfSampler):
     @property
     def _has_chains(self) -> bool:
         return self.loaded.kind == "chains" and self.points > 1
-
-
-def _between_chains(steps: Tensor) -> Tensor:
-    """Mean cosine of the steps of two chains of a replicate: (T, R, N, D) -> (R,)."""
-    n = steps.shape[2]
-    total = steps.sum(2).square().sum((0, 2))
-    own = steps.square().sum((0, 2, 3))
-    return (total - own) / (own * (n - 1)).clamp(min=1e-300)
-
-
-def _cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of the steps of two replicates: (T, R, N, D) twice -> (R,)."""
-    products = [(u * v).sum((0, 2, 3)) for u, v in ((a, b), (a, a), (b, b))]
-    return products[0] / (products[1] * products[2]).sqrt().clamp(min=1e-300)
-
-
-def _tied(points: Tensor) -> float:
-    """Share of points (n, D) that equal another one."""
-    counts = np.unique(points.numpy(), axis=0, return_counts=True)[1]
-    return float(counts[counts > 1].sum() / len(points))

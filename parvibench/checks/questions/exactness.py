@@ -12,8 +12,16 @@ import torch
 from torch import Tensor
 
 from parvibench.checks.question import Bound, Expected, Values
-from parvibench.checks.ranks import rank_functions, rank_statistics, ranks_of, uniform_ranks
-from parvibench.checks.summaries import as_values, generator_of, joined, per_replicate
+from parvibench.checks.summaries import (
+    as_values,
+    generator_of,
+    joined,
+    per_replicate,
+    rank_functions,
+    rank_statistics,
+    ranks_of,
+    uniform_ranks,
+)
 from parvibench.checks.targets import STABLE, StableTask, moments
 
 from .of_sampler import OfSampler
@@ -138,7 +146,7 @@ class Parted(Invariance):
 class Reversibility(FromExactDraws):
     """Whether a chain from an exact draw looks the same in both directions of time.
 
-    - ``rank``, ``rank_spread``: of the draw in the chain through it (``ranks.py``).
+    - ``rank``, ``rank_spread``: of the draw in the chain through it (``summaries.py``).
     - ``flow``: mean of f(x) g(x') - g(x) f(x') over moves x -> x', for pairs of functions f, g; 0 under detailed balance.
     """
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Generator, Tensor
 
-from parvibench.checks.ranks import ranks_among
+from parvibench.checks.summaries import ranks_among
 from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.errors import BudgetExhausted, InputError, UnsupportedError
 from parvibench.core.streams import Streams, derive_seed
@@ -267,12 +267,8 @@ def calibrate(
         faults = found(ranks, plan.level, len(looks))
         plain = bool(ranks.u) and p_values(ranks).min() * 3 * len(ranks.names) > PLAIN
         named = any(ranks.names.index(fault.name) < ranks.names.index("log density") for fault in faults)
-        if (
-            named
-            or (faults and number >= NAMING)
-            or ranks.lost > LOST * plan.sets
-            or (ranks.tried >= FEWEST and plain and not faults)
-        ):
+        decided = named or (faults and number >= NAMING) or (ranks.tried >= FEWEST and plain and not faults)
+        if decided or ranks.lost > LOST * plan.sets:
             break
     tested = moves if faults and algorithm.kind == "chains" else None
     if tested:
@@ -345,13 +341,11 @@ def _extend_moves(
     moves.lost += int((~finite).sum())
     ordered = draws.mT.contiguous().sort(-1).values  # (R, F, L)
 
-    def places(
-        values: Tensor,
-    ) -> Tensor:  # (R, n, F) -> (R, 2 F): mean place among the draws, mean square about the middle
+    def places(values: Tensor) -> Tensor:
+        """Mean place of (R, n, F) values among the draws, and mean square of it about the middle, (R, 2 F)."""
         at = values.mT.contiguous()
-        place = (torch.searchsorted(ordered, at) + torch.searchsorted(ordered, at, right=True)) / (
-            2 * ordered.shape[-1]
-        )
+        below, upto = torch.searchsorted(ordered, at), torch.searchsorted(ordered, at, right=True)
+        place = (below + upto) / (2 * ordered.shape[-1])
         return torch.cat([place.mean(-1), (place - 0.5).square().mean(-1)], -1).double()
 
     ends = places(moved)
@@ -455,13 +449,13 @@ def found(ranks: Ranks, level: float, looks: int) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: fault.p_value))
 
 
-def band(n: int, cover: float, simulated: int = 2000) -> tuple[Array, Array, Array]:
+def band(n: int, cover: float) -> tuple[Array, Array, Array]:
     """Places in (0, 1), and limits between which the ECDF of n uniform numbers stays at all of them with this probability.
 
     Saeilynoja, Buerkner & Vehtari (2022), Stat. Comput. 32:32, by simulation: pointwise binomial intervals, all of one level.
     """
     grid = np.linspace(0, 1, min(n, 100) + 1)[1:-1]
-    counts = np.sort(np.random.default_rng(n).random((simulated, n)), 1)
+    counts = np.sort(np.random.default_rng(n).random((2000, n)), 1)
     counts = np.stack([(row[:, None] <= grid).sum(0) for row in counts])
     tails = 2 * np.minimum(stats.binom.cdf(counts, n, grid), stats.binom.sf(counts - 1, n, grid))
     gamma = np.quantile(tails.min(1), 1 - cover)

@@ -37,7 +37,11 @@ def arrange(variables: Mapping[str, Variable], choice: Choice) -> Draws:
         ValueError: no variables, lengths that differ, no dimension of draws, a shape with two readings, or what is chosen
             is not there.
     """
-    _refuse_empty(variables)
+    if not variables:
+        raise ValueError("no variables")
+    for name, v in variables.items():
+        if v.values.size == 0 or v.values.ndim == 0:
+            raise ValueError(f"{f'{name[:40]!r}' if name else 'an array'} of shape {v.values.shape} holds no draws")
     variables, said = _with_dims(variables, choice)
     parts, names, places = zip(*(_columns(name, v) for name, v in variables.items()), strict=True)
     if len({part.shape[:-1] for part in parts}) > 1:
@@ -50,14 +54,6 @@ def arrange(variables: Mapping[str, Variable], choice: Choice) -> Draws:
     chosen = choose(draws.names or [str(i + 1) for i in range(draws.values.shape[-1])], choice)
     some, their_places = ([n[i] for i in chosen] if n else [] for n in (draws.names, draws.places))
     return Draws(draws.values[..., chosen], some, said, their_places)
-
-
-def _refuse_empty(variables: Mapping[str, Variable]) -> None:
-    if not variables:
-        raise ValueError("no variables")
-    for name, v in variables.items():
-        if v.values.size == 0 or v.values.ndim == 0:
-            raise ValueError(f"{f'{name[:40]!r}' if name else 'an array'} of shape {v.values.shape} holds no draws")
 
 
 def _columns(name: str, variable: Variable) -> tuple[NDArray[np.float64], list[str], list[str]]:
@@ -83,8 +79,7 @@ def _with_dims(variables: Mapping[str, Variable], choice: Choice) -> tuple[Mappi
     if all(v.dims for v in variables.values()):
         return variables, []
     lead, said = _by_place(variables)
-    first = ("chain", "draw")[2 - lead :]
-    named = {k: Variable(v.values, [*first, *_numbered(v.values.ndim - lead)]) for k, v in variables.items()}
+    named = {k: Variable(v.values, default_dims(v.values.ndim, lead)) for k, v in variables.items()}
     return named, [said] if said else []
 
 
@@ -124,8 +119,9 @@ def _order(name: str, dims: Sequence[str]) -> tuple[list[int], int]:
     return lead + [i for i in range(len(dims)) if i not in lead], len(lead)
 
 
-def _numbered(count: int) -> list[str]:
-    return [f"dim_{i}" for i in range(count)]
+def default_dims(ndim: int, lead: int = 2) -> list[str]:
+    """Names of the dimensions of an array that has none: chain and draw, or draw alone, then components."""
+    return [*("chain", "draw")[2 - lead :], *(f"dim_{i}" for i in range(ndim - lead))]
 
 
 def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
@@ -146,7 +142,7 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
             f"axes {axes!r} do not name the dimensions of shape {tuple(shape)}: one of them is draw, at most one chain, the "
             "others dim, as in --axes draw,chain,dim"
         )
-    rest = iter(_numbered(len(shape)))
+    rest = iter(default_dims(len(shape), 0))
     return [part if part != "dim" else next(rest) for part in [*fitting, *["dim"] * (len(shape) - len(fitting))]]
 
 
@@ -157,29 +153,22 @@ def _by_place(variables: Mapping[str, Variable]) -> tuple[int, str]:
     if len(first) > 1:
         raise ValueError(_lengths(variables))
     name, shape = next(iter(shapes.items()))
-    if not name:
-        return _of_array(shape)
-    if len(two) > 1 or min(map(len, shapes.values())) == 1:
+    if not name and len(shape) < 3:
+        return 1, ""
+    if not name and len(shape) > 3:
+        raise ValueError(
+            f"an array of shape {tuple(shape)}: (draws, dimension) or (chains, draws, dimension) is wanted"
+        )
+    if not name and shape[0] >= shape[1]:
+        raise ValueError(f"shape {tuple(shape)}: {swapped(*shape[:2])}")
+    if name and (len(two) > 1 or min(map(len, shapes.values())) == 1):
         return 1, f"{shape[0]} draws by place"
     chains, draws = min(two)
     if chains >= draws:
         return 1, f"{chains} draws by place" + (f" (not {draws} chains: --axes draw,chain)" if chains > draws else "")
-    if chains < _MANY_CHAINS:
+    if not name or chains < _MANY_CHAINS:
         return 2, f"{chains} chains of {draws} draws by place"
     raise ValueError(
         f"{name[:40]!r} of shape {tuple(shape)} may be {chains} chains of {draws} draws, or {chains} draws of {draws} "
         "numbers: say --axes chain,draw or --axes draw,dim (axes= in Python)"
     )
-
-
-def _of_array(shape: Sequence[int]) -> tuple[int, str]:
-    if len(shape) < 3:
-        return 1, ""
-    if len(shape) > 3:
-        raise ValueError(
-            f"an array of shape {tuple(shape)}: (draws, dimension) or (chains, draws, dimension) is wanted"
-        )
-    chains, draws, _ = shape
-    if chains < draws:
-        return 2, f"{chains} chains of {draws} draws by place"
-    raise ValueError(f"shape {tuple(shape)}: {swapped(chains, draws)}")

@@ -14,7 +14,7 @@ from parvibench.core.task import Task
 from parvibench.data.samples import joined, read_draws
 
 from .arrays import REAL, Choice, Draws, refuse_repeats, settled
-from .axes import DRAW, Variable, arrange
+from .axes import DRAW, Variable, arrange, default_dims
 from .naming import BY_WEIGHTS, Key, is_weight, listed, match, parse
 from .tables import in_chains, names_chains, read_table, wanted, without_flags
 
@@ -65,7 +65,8 @@ def _are_chains(parts: Sequence[Any]) -> bool:
 def _of_program(samples: Any, choice: Choice) -> Draws | None:
     """Draws of a sampler's own objects; None of anything else."""
     if callable(getattr(samples, "get_samples", None)):  # MCMC of NumPyro and Pyro
-        return _of_sites(samples.get_samples(group_by_chain=True), choice)
+        sites = {str(k): _real(v, str(k)) for k, v in samples.get_samples(group_by_chain=True).items()}
+        return arrange({k: Variable(v, default_dims(v.ndim)) for k, v in sites.items()}, choice)
     if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
         array, names = _real(samples.draws()), list(samples.column_names)
         chosen = wanted(names, choice)[0]
@@ -96,13 +97,6 @@ def _read(samples: Any, choice: Choice) -> Draws:
         if hasattr(data, accessor) and not hasattr(data, "__array__"):
             raise ShapeError(f"a {type(data).__name__} is no array of draws: pass {line}")
     return arrange({"": Variable(_real(data))}, choice)
-
-
-def _of_sites(samples: Mapping[Any, Any], choice: Choice) -> Draws:
-    """Sites (chains, draws, ...) of a program in Pyro or NumPyro."""
-    sites = {str(k): _real(v, str(k)) for k, v in samples.items()}
-    dims = {k: ["chain", "draw", *(f"dim_{i}" for i in range(v.ndim - 2))] for k, v in sites.items()}
-    return arrange({k: Variable(v, dims[k]) for k, v in sites.items()}, choice)
 
 
 def _of_arrays(data: Mapping[Any, Any], choice: Choice) -> Draws:
@@ -165,15 +159,11 @@ def _table_of(data: Any) -> dict[str, Any] | None:
         return None
     names = list(names)
     numbered = names == list(range(len(names))) and all(isinstance(name, int) for name in names)  # by pandas
-    return None if numbered and not _index_of(data) else _columns(data, names)
-
-
-def _columns(data: Any, names: Sequence[Any]) -> dict[str, Any]:
-    shown = [str(name) for name in names]
-    refuse_repeats(shown)
-    if hasattr(data, "iloc"):
-        return _index_of(data) | {name: data.iloc[:, i] for i, name in enumerate(shown)}
-    return _index_of(data) | {str(name): data[name] for name in names}
+    index = _index_of(data)
+    if numbered and not index:
+        return None
+    refuse_repeats([str(name) for name in names])
+    return index | {str(n): data.iloc[:, i] if hasattr(data, "iloc") else data[n] for i, n in enumerate(names)}
 
 
 def _index_of(data: Any) -> dict[str, Any]:
@@ -254,19 +244,18 @@ def _matched(draws: Draws, names: Sequence[str], to: str, dim: int, of: str = "t
         return draws  # refused by its shape, where it is judged
     try:
         try:
-            found = match(draws.names, names, of, to, count)
+            order, said = match(draws.names, names, of, to, count)
         except ValueError:
             if not draws.places or list(draws.places) == list(draws.names):
                 raise
-            found = match(draws.places, names, of, to, count)  # a name has numbers where the draws have labels
+            order, said = match(draws.places, names, of, to, count)  # a name has numbers where the draws have labels
     except ValueError as error:
         if not (draws.chosen and count == dim):
             raise ShapeError(str(error)) from None
         return replace(draws, read=(*draws.read, f"columns taken as they were chosen, in the order of {to}"))
-    order = list(found.order)
     values = draws.values if order == list(range(count)) else draws.values[..., order]
     return replace(
-        draws, values=values, names=tuple(names) or draws.names, read=(*draws.read, found.said), places=(), chosen=False
+        draws, values=values, names=tuple(names) or draws.names, read=(*draws.read, said), places=(), chosen=False
     )
 
 

@@ -9,7 +9,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 #: A variable and the indices of one of its components: numbers, or labels.
 Key = tuple[str, tuple[int | str, ...]]
@@ -28,27 +27,19 @@ BY_WEIGHTS = "resample the draws by them, say --weights {} (weights= in Python),
 _SHOWN, _LONGEST = 6, 40
 
 
-@dataclass(frozen=True)
-class Match:
-    """The column for each name that is wanted, and the remark on the match."""
-
-    order: Sequence[int]
-    said: str
-
-
-def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: int) -> Match:
+def match(found: Sequence[str], wanted: Sequence[str], of: str, to: str, count: int) -> tuple[list[int], str]:
     """Match the names of ``count`` columns of ``of`` (the samples) to those of ``to`` (the reference).
 
-    ``ValueError``, with both lists, where both have names and some that are wanted are missing.
+    The column for each name that is wanted, and the remark on the match; ``ValueError``, with both lists, where both have names and some that are wanted are missing.
     """
     if not wanted and (densities := [name for name in found if _DENSITY.fullmatch(name)]):
         raise ValueError(f"{of}: {listed(densities)} may be a density, no coordinate: choose with --columns")
     if by_place := _why_by_place(found, wanted, of, to):
-        return Match(range(count), f"columns taken by place ({by_place}")
+        return list(range(count)), f"columns taken by place ({by_place}"
     for keys, targets, moved in _styles(found, wanted):
         place = {key: i for i, key in enumerate(keys)}
         if len(place) == len(keys) and set(targets) <= set(place):
-            return Match(order := [place[t] for t in targets], _said(found, wanted, order, of, to, moved))
+            return (order := [place[t] for t in targets]), _said(found, wanted, order, of, to, moved)
     raise ValueError(_mismatch(found, wanted, of, to))
 
 

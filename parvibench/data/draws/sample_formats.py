@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from parvibench.core.errors import install_hint
 
 from .arrays import REAL, Choice, Draws, read_array, refuse_many, settled
-from .axes import Variable, arrange
+from .axes import Variable, arrange, default_dims
 from .naming import BY_WEIGHTS, is_weight, listed
 from .table_files import read_csv, read_parquet
 from .tables import offered, read_table
@@ -94,17 +94,17 @@ def _torch(path: Path, choice: Choice) -> Draws:
         with zipfile.ZipFile(path) as archive:
             refuse_many(sum(member.file_size for member in archive.infolist()) // 8)
     found = torch.load(path, map_location="cpu", weights_only=True)
-    if isinstance(found, torch.Tensor):
-        return arrange({"": Variable(_real(_plain(found)))}, choice)
-    if not isinstance(found, dict) or not all(isinstance(v, torch.Tensor) for v in found.values()):
+    tensors = {"": found} if isinstance(found, torch.Tensor) else found
+    if not isinstance(tensors, dict) or not all(isinstance(v, torch.Tensor) for v in tensors.values()):
         raise ValueError(f"holds a {type(found).__name__}, not a tensor or a dictionary of tensors")
-    return _joined({str(k): Variable(_real(_plain(v), str(k))) for k, v in found.items()}, choice)
-
-
-def _plain(tensor: Any) -> NDArray[Any]:
-    """An array of its numbers; NumPy has no brain floats. A tensor may show one stored number as many."""
-    refuse_many(tensor.numel())
-    return np.asarray((tensor.double() if tensor.is_floating_point() else tensor).detach().numpy())
+    variables = {}
+    for name, tensor in tensors.items():
+        refuse_many(tensor.numel())  # a tensor may show one stored number as many
+        plain = (
+            (tensor.double() if tensor.is_floating_point() else tensor).detach().numpy()
+        )  # NumPy has no brain floats
+        variables[str(name)] = Variable(_real(plain, str(name)))
+    return _joined(variables, choice)
 
 
 def _netcdf(path: Path, choice: Choice) -> Draws:
@@ -165,17 +165,18 @@ def _variable(group: Any, name: str, dims: list[str]) -> Variable:
     if not all(dims):
         if item.ndim < 2:
             raise ValueError(f"{name[:40]!r} has no dimensions (chain, draw, ...)")
-        dims = ["chain", "draw", *(f"dim_{i}" for i in range(item.ndim - 2))]
+        dims = default_dims(item.ndim)
     scales = {d: group[d] for d in dims if d in group}
     labels = {d: s[...] for d, s in scales.items() if s.ndim == 1 and s.size <= _MAX_LABELS}
     return Variable(_unpacked(item, name), dims, labels)
 
 
-def _real(item: Any, name: str | None = None) -> NDArray[Any]:
-    """All numbers of an array, in memory or in a file; those of a variable with its name."""
+def _real(item: Any, name: str) -> NDArray[Any]:
+    """All numbers of an array, in memory or in a file."""
     if item.dtype.kind not in REAL:
-        whose = "" if name is None else f"{name[:40]!r} "
-        raise ValueError(f"{whose}holds {item.dtype}, not real numbers")
+        raise ValueError(
+            f"{name[:40]!r} holds {item.dtype}, not real numbers" if name else f"holds {item.dtype}, not real numbers"
+        )
     return np.asarray(item[...])
 
 
@@ -202,7 +203,12 @@ FORMATS: dict[str, Reader] = {
 def main(path: Path, choice: str = "{}") -> int:
     """Read a file and write what it holds to standard output; the exit code."""
     if sys.platform != "win32":
-        _limit(_MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY)
+        import resource
+
+        memory = _MAX_MEMORY_TORCH if path.suffix.lower() in (".pt", ".pth") else MAX_MEMORY
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         warnings.simplefilter("ignore")
         chosen = Choice(**json.loads(choice))
@@ -218,14 +224,6 @@ def main(path: Path, choice: str = "{}") -> int:
     sys.stdout.buffer.write(json.dumps({"shape": numbers.shape, **form}).encode() + b"\n")
     sys.stdout.buffer.write(numbers.data)
     return 0
-
-
-def _limit(memory: int) -> None:
-    import resource
-
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

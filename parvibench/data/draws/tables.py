@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,62 +53,44 @@ def without_flags(names: Sequence[str], flags: Set[str]) -> tuple[list[str], lis
 def read_table(
     names: Sequence[str], read: Callable[[list[str]], Mapping[str, Any]], choice: Choice, flags: Set[str] = frozenset()
 ) -> Draws:
-    """Draws of a table; ``read`` gives columns by name, and ``flags`` are those of truth values."""
+    """Draws of the columns that are coordinates, in the chains and the order that other columns tell.
+
+    Columns that the user names are coordinates, whatever their names. ``read`` gives columns by name, and ``flags`` are those
+    of truth values.
+    """
     names, said = (names, []) if choice.any else without_flags(names, flags)
     chosen, counts = wanted(names, choice)
     if not chosen and not counts:
         raise ValueError(f"no column of draws; it has {listed(names)}")
-    draws = arranged(read(list(dict.fromkeys([*chosen, *counts]))), chosen, counts, choice)
-    return replace(draws, read=[*draws.read, *said])
-
-
-def arranged(
-    columns: Mapping[str, NDArray[Any]], chosen: Sequence[str], counts: Sequence[str], choice: Choice
-) -> Draws:
-    """Draws of the columns ``chosen`` that are coordinates, in the chains and the order that those of ``counts`` tell.
-
-    Columns that the user names are coordinates, whatever their names.
-    """
+    columns = read(list(dict.fromkeys([*chosen, *counts])))
     open_to = [c for c in counts if not (choice.any and c in chosen)]
-    chain, order = _numbering(columns, open_to)
+    chain = next((n for c in _CHAIN for n in open_to if n.lower() == c and _numbers_chains(columns[n], c)), "")
+    rows, chains = [n for n in open_to if n.lower() in (*_DRAW, *_ROW)], columns.get(chain)
+    order = [n for n in rows if _numbers_draws(columns[n], chains, n.lower())]
     used = [*filter(None, [chain, *order])]
-    _refuse_long_form(columns, [n for n in open_to if n not in used], columns.get(chain))
-    if not choice.any:
-        _refuse_marks(columns, chosen)
-    names = _coordinates(columns, chosen, used)
+    _refuse_mixed(columns, [n for n in open_to if n not in used], () if choice.any else chosen, chains)
+    names = [n for n in chosen if n not in used and n.lower() not in _ALWAYS]
+    if not names or not len(columns[names[0]]):
+        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
     values = np.column_stack([np.asarray(columns[n], dtype=np.float64) for n in names])
     if chain:
         values = in_chains(values, columns[chain], chain, columns[order[0]] if order else None)
         if choice.axes.replace(" ", "").startswith("draw,chain"):
             values = values.swapaxes(0, 1)
-    return Draws(values, names, [f"columns that number draws left out: {listed(used)}"] if used else [])
+    left = [f"columns that number draws left out: {listed(used)}"] if used else []
+    return Draws(values, names, [*left, *said])
 
 
-def _numbering(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> tuple[str, list[str]]:
-    """The column that numbers chains, or an empty name, and those that number draws."""
-    chain = next((n for c in _CHAIN for n in names if n.lower() == c and _numbers_chains(columns[n], c)), "")
-    chains = columns.get(chain)
-    rows = [n for n in names if n.lower() in (*_DRAW, *_ROW)]
-    return chain, [n for n in rows if _numbers_draws(columns[n], chains, n.lower())]
-
-
-def _coordinates(columns: Mapping[str, NDArray[Any]], chosen: Sequence[str], used: Sequence[str]) -> list[str]:
-    names = [n for n in chosen if n not in used and n.lower() not in _ALWAYS]
-    if not names or not len(columns[names[0]]):
-        raise ValueError(f"no column of draws; it has {listed(list(columns))}")
-    return names
-
-
-def _refuse_long_form(columns: Mapping[str, NDArray[Any]], names: Sequence[str], chains: NDArray[Any] | None) -> None:
-    for name in names:
+def _refuse_mixed(
+    columns: Mapping[str, NDArray[Any]], counts: Sequence[str], names: Sequence[str], chains: NDArray[Any] | None
+) -> None:
+    """``ValueError`` where ``counts`` show draws in long form, or one of ``names`` marks rows of a warm-up."""
+    for name in counts:
         if name.lower() in _DRAW and _repeats(columns[name], chains):
             raise ValueError(
                 f"column {name!r} has every number in several rows: draws in long form; give a row to each draw, and a "
                 "column to each coordinate"
             )
-
-
-def _refuse_marks(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> None:
     for name in names:
         if _WARMUP.fullmatch(name) and len(np.unique(columns[name])) > 1:
             raise ValueError(f"column {name!r} tells rows apart: keep those of draws alone, or choose with --columns")

@@ -22,11 +22,7 @@ _TOLD = ("task_version", "algorithm_version", "budget", "samples", "particles", 
 
 
 def published(where: str) -> pd.DataFrame:
-    """Results as ``report_files.values`` makes them: of a suite that ships, a file's, or an address's.
-
-    Raises:
-        InputError: there are none, or they are from before this format.
-    """
+    """Results as ``Facts.values`` makes them: of a suite that ships, a file's, or an address's; ``InputError`` without any of this format."""
     try:
         shipped = files("parvibench.results") / where / "results.parquet"
         if where.startswith("https://"):
@@ -43,16 +39,9 @@ def published(where: str) -> pd.DataFrame:
 def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """One row per method and task, best first, and sentences on pairs and differences.
 
-    Args:
-        mine: of ``report_files.values``.
-        theirs: of ``published``.
-
-    Returns:
-        Columns ``task``, ``label``, ``whose`` (``yours``, ``published``), ``unit``, ``value``, ``low``, ``high`` (ratio to the
-        floor where there is one), ``marks``. Only tasks and metrics that both have.
-
-    Raises:
-        InputError: no task and metric in common.
+    Of ``mine``, as ``Facts.values`` makes it, and ``theirs``, as of ``published``: columns ``task``, ``label``, ``whose``
+    (``yours``, ``published``), ``unit``, ``value``, ``low``, ``high`` (ratio to the floor where there is one), ``marks``. Only
+    tasks and metrics that both have; ``InputError`` without any.
     """
     mine = mine.merge(theirs[["task", "metric"]].drop_duplicates())
     theirs = theirs[theirs["task"].isin(mine["task"])]
@@ -68,8 +57,11 @@ def beside(mine: pd.DataFrame, theirs: pd.DataFrame) -> tuple[pd.DataFrame, list
             rows.append((task, label, whose, _unit(cell), sign * middle, *ends, first["marks"], middle))
             other = published.get((task, label))
             if whose == "yours" and other is not None and not first["anchor"]:
-                found = _pair(cell, other), _differs(cell, other)
-                said.append(comparing.AGAINST.format(label=label, task=task, found=found[0], differs=found[1]))
+                pairs = {c: (first[c], other[c].iloc[0]) for c in _TOLD}
+                unequal = {c: (a, b) for c, (a, b) in pairs.items() if a != b and not (pd.isna(a) and pd.isna(b))}
+                differs = ", ".join(f"{c} {a} against {b}" for c, (a, b) in unequal.items())
+                more = f"; differs: {differs}" if differs else ""
+                said.append(comparing.AGAINST.format(label=label, task=task, found=_pair(cell, other), differs=more))
     columns = ["task", "label", "whose", "unit", "value", "low", "high", "marks", "place"]
     board = pd.DataFrame(rows, columns=columns).sort_values(["task", "place"], kind="stable")
     return board.drop(columns="place").reset_index(drop=True), said
@@ -99,9 +91,3 @@ def _pair(cell: pd.DataFrame, other: pd.DataFrame) -> str:
     found = paired_difference(x, y)
     ends = {"mean": number(found.mean), "low": number(found.low), "high": number(found.high)}
     return comparing.PAIRED.format(n=found.n, unit=_unit(cell), **ends)
-
-
-def _differs(cell: pd.DataFrame, other: pd.DataFrame) -> str:
-    pairs = {c: (cell[c].iloc[0], other[c].iloc[0]) for c in _TOLD}
-    told = [f"{c} {a} against {b}" for c, (a, b) in pairs.items() if a != b and not (pd.isna(a) and pd.isna(b))]
-    return f"; differs: {', '.join(told)}" if told else ""

@@ -28,8 +28,8 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.core.task import Task
 from parvibench.harness.marks.convergence import in_doubt, transient
 from parvibench.harness.store.results import StoredRun, median_of
+from parvibench.metrics.common import thin
 from parvibench.metrics.evaluate import evaluate_samples
-from parvibench.metrics.pairwise import thin
 from parvibench.reporting.text.trusting import Answer, Method
 from parvibench.targets.generative import DOORS
 from parvibench.targets.stan_models import StanTask
@@ -90,7 +90,7 @@ def _method(
 
 def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
     """KSD of the first replicate, thinned to its effective size, its value by chance, and the p-value."""
-    if task is None:
+    if task is None or task.dim != draws[0].shape[-1]:
         return (math.nan,) * 3
     x = thin(torch.from_numpy(draws[0][0]), max(2, int(draws[1][0])))
     row = evaluate_samples(task, x, metrics=["ksd"])["metrics"][0]

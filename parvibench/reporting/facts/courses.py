@@ -19,7 +19,7 @@ from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.judging import SEQUENTIAL
-from parvibench.harness.store.cell_files import CurveGrid
+from parvibench.harness.store.cell_files import CurveGrid, MetricCurve
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval, runtime_profile
 
@@ -69,14 +69,14 @@ def at_equal_budgets(
     sign = -1 if lb.higher_is_better(metric) else 1
     found = {}
     for axis in ("score_evaluations", SEQUENTIAL):
-        courses = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in ran]
-        courses = [course for course in courses if len(course[1])]
+        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in ran]
+        courses = [course for course in found_of if len(course[2])]
         if len(courses) < 2:
             return {}
-        level = float(np.median([cost[-1] for _, cost, _ in courses]))
+        level = float(np.median([cost[-1] for *_, cost, _ in courses]))
         rows = []
-        for cell, cost, at in courses:
-            curve, i = results.curve_grid(cell).metric(metric), int(np.abs(np.log(cost / level)).argmin())
+        for cell, curve, cost, at in courses:
+            i = int(np.abs(np.log(cost / level)).argmin())
             values = metric_values(metric, curve.at(int(at[i]), cell.diverged))
             middle, low, high = (v / unit for v in median_interval(values))
             iterations = float(curve.spent["iteration"][at[i], curve.measured[at[i]]].max())
@@ -88,34 +88,38 @@ def at_equal_budgets(
     return found
 
 
-def _spent(grid: CurveGrid, metric: str, axis: str) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """What the replicate that had spent most had spent at the checkpoints at which something had been, and their places, (C,)."""
+def _spent(grid: CurveGrid, metric: str, axis: str) -> tuple[MetricCurve, NDArray[np.float64], NDArray[np.intp]]:
+    """The curve, what the replicate that had spent most had spent at the checkpoints at which something had been, and their places, (C,)."""
     curve = grid.metric(metric)
     spent = np.where(curve.measured, curve.spent["iteration" if axis == SEQUENTIAL else axis], -math.inf)
     cost = spent.max(1, initial=-math.inf)
     if axis == SEQUENTIAL and SEQUENTIAL in grid.names:
         cost = grid.medians(SEQUENTIAL)[curve.rows]
     at = np.flatnonzero(cost > 0)
-    return cost[at], at
+    return curve, cost[at], at
 
 
-def profiles(results: StoredRun, board: pd.DataFrame, axis: str) -> dict[str, pd.DataFrame]:
-    """Label -> share of tasks solved within a budget, with its band, as of ``statistics.runtime_profile``; best first.
+def profiles(
+    results: StoredRun, board: pd.DataFrame, axis: str, first: Sequence[str], most: int
+) -> dict[str, pd.DataFrame]:
+    """Label -> share of tasks solved within a budget, with its band, as of ``statistics.runtime_profile``.
 
     A replicate solves a task when its value is near the lowest final median of all methods, as of ``recommended``; failures and
-    methods that did not run solve nothing.
+    methods that did not run solve nothing. At most so many methods: those of ``first``, then the best.
     """
     solved: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (task, label), times in reached(results, board, axis).items():
         solved.setdefault(label, {})[task] = times[:, None]
-    if not solved:
-        return {}
     metrics = dict(board[["task", "metric"]].drop_duplicates().to_numpy())
     curves = [results.curve_grid(c).metric(metrics[c.task]) for c in results.cells if c.task in solved.get(c.label, ())]
-    spent = [s for c in curves for s in c.spent[axis][c.measured] if s > 0]
-    if not spent:
+    spent = np.concatenate([np.empty(0), *(c.spent[axis][c.measured] for c in curves)])
+    spent = spent[spent > 0]
+    if not len(spent):
         return {}
-    budgets = np.geomspace(min(spent), max(spent), _BUDGETS) * (1 + 1e-9)
+    budgets = np.geomspace(spent.min(), spent.max(), _BUDGETS) * (1 + 1e-9)
     nothing = dict.fromkeys(limits(board), np.full((1, 1), math.inf))
-    found = {k: runtime_profile(nothing | v, budgets, seed=0) for k, v in solved.items()}
-    return dict(sorted(found.items(), key=lambda of: (-of[1]["share"].iloc[-1], -of[1]["share"].mean())))
+    times_of = {label: nothing | times for label, times in solved.items()}
+    shares = {k: np.mean([(t <= budgets).mean(0) for t in times.values()], axis=0) for k, times in times_of.items()}
+    best = sorted(shares, key=lambda label: (-shares[label][-1], -shares[label].mean()))
+    drawn = list(dict.fromkeys([*(label for label in first if label in shares), *best]))[:most]
+    return {label: runtime_profile(times_of[label], budgets, seed=0) for label in drawn}

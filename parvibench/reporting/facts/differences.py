@@ -69,12 +69,10 @@ def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
 def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Keys whose values differ, with both as text."""
     for key in dict.fromkeys([*x, *y]):
-        if x.get(key) != y.get(key):
-            yield key, _text(x.get(key)), _text(y.get(key))
-
-
-def _text(value: Any) -> str:
-    return "–" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
+        values = x.get(key), y.get(key)
+        if values[0] != values[1]:
+            first, second = (v if isinstance(v, str) else json.dumps(v, default=str) for v in values)
+            yield key, first if values[0] is not None else "–", second if values[1] is not None else "–"
 
 
 def _shared(a: StoredRun, b: StoredRun) -> list[tuple[CellRecord, CellRecord]]:
@@ -89,21 +87,13 @@ def compare(a: StoredRun, b: StoredRun, metric: str | None = None) -> pd.DataFra
     (``statistics.p_no_better``, both sides), else Welch's or, where a replicate failed, the rank-sum test. Positive values are compared by
     their logarithms. A replicate that failed counts as the worst value.
 
-    Args:
-        a: the first run.
-        b: the second.
-        metric: default each task's primary one, as a ratio to the floor where there is one (``unit`` is then ``floors``).
-
-    Returns:
-        One row per cell of either run: medians ``a`` and ``b`` over all replicates; ``change`` of the mean with its 95% interval ``low``,
-        ``high``, in per cent of the geometric mean (``scale`` is ``%``) or, where values are not all positive, in the metric's
-        unit; NaN with a failed replicate; ``p_value`` (Holm over the table); ``verdict``: ``significantly better``,
-        ``significantly worse``, ``not significantly different`` (b against a, by the metric's direction), ``significantly
-        different`` where neither direction is better, ``not comparable`` with a note, ``only in the first``, ``only in the
-        second``.
-
-    Raises:
-        InputError: the runs share no cell.
+    One row per cell of either run by ``metric``, by default each task's primary one, as a ratio to the floor where there is one
+    (``unit`` is then ``floors``): medians ``a`` and ``b`` over all replicates; ``change`` of the mean with its 95% interval
+    ``low``, ``high``, in per cent of the geometric mean (``scale`` is ``%``) or, where values are not all positive, in the
+    metric's unit; NaN with a failed replicate; ``p_value`` (Holm over the table); ``verdict``: ``significantly better``,
+    ``significantly worse``, ``not significantly different`` (b against a, by the metric's direction), ``significantly
+    different`` where neither direction is better, ``not comparable`` with a note, ``only in the first``, ``only in the
+    second``. ``InputError`` where the runs share no cell.
     """
     shared = _shared(a, b)
     if not shared:

@@ -129,7 +129,9 @@ class Recommendations:
         shares = {label: float((n >= wanted).mean()) for label, n in counts.items() if sure[label] < wanted}
         unsettled = sorted((k for k, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k))
         dearer = len(methods) > 1 and _dearer(known, methods[0].label, methods[1].label, agreed[methods[1].label])
-        return Kind(where, tuple(tasks), _unit(known), tuple(methods), tuple(unsettled), dearer)
+        units = {lb.unit(row) for t in known for row in t.rows.values()}
+        unit = units.pop() if len(units) == 1 else ""
+        return Kind(where, tuple(tasks), unit, tuple(methods), tuple(unsettled), dearer)
 
     def _method(self, label: str, most: int, known: Sequence[_Task]) -> Recommended:
         rows = [t.rows[label] for t in known if label in t.rows]
@@ -145,12 +147,6 @@ def _counts(known: Sequence[_Task], labels: Iterable[str]) -> dict[str, NDArray[
     """Label -> on how many of the tasks it is near, by resample; without methods that have no result."""
     near = {label: [t.near[label] for t in known if label in t.near] for label in labels}
     return {label: np.sum(own, axis=0) for label, own in near.items() if own}
-
-
-def _unit(known: Sequence[_Task]) -> str:
-    """The unit of all results; empty where there are several."""
-    units = {lb.unit(row) for t in known for row in t.rows.values()}
-    return units.pop() if len(units) == 1 else ""
 
 
 def _dearer(known: Sequence[_Task], first: str, second: str, agreed: NDArray[np.bool_]) -> bool:

@@ -1,8 +1,9 @@
-"""Samples over the density of a two-dimensional target."""
+"""Samples over the density of a two-dimensional target, in small pictures that share their axes and the density."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.core.task import Task
 from parvibench.reporting.text import captions
 
-from .figure import GREY, Drawing, TaskCells, is_single_chain, long_form, short, slug
-from .panels import Panels
+from .figure import GREY, GROUND, Drawing, Picture, TaskCells, long_form, short, slug
+from .plots import theme
+from .vector import svg
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,7 @@ MAX_POINTS = 300
 #: Probability within the contours, from the inside out.
 CONTOURS = (0.5, 0.9, 0.99)
 _GRID = 120
-Density = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+Points = NDArray[np.float64]
 
 
 def particles(shown: TaskCells) -> list[Drawing]:
@@ -44,7 +45,8 @@ def particles(shown: TaskCells) -> list[Drawing]:
     chains = False
     low, high = np.transpose(panels.limits)
     for cell in (c for c in shown.cells if c.label in drawn):
-        points, single = drawn[cell.label].to_numpy(), is_single_chain(cell)
+        points = drawn[cell.label].to_numpy()
+        single = cell.kind == "chains" and cell.particles == 1  # successive states of one chain
         chains |= single
         inside = ((points >= low) & (points <= high)).all(1)
         lost = "" if inside.all() else captions.OUTSIDE.format(n=(~inside).sum(), of=len(points))
@@ -98,36 +100,95 @@ def _panels(task: str, opacity: float, *, filled: bool) -> Panels | None:
     return Panels(((x[0], x[-1]), (y[0], y[-1])), ground, size=2.6, opacity=opacity)
 
 
-def _density(task: str) -> Density | None:
+def _density(task: str) -> tuple[Points, Points, Points] | None:
     """Grid and, at every point, the probability of all denser points: (G,), (G,), (G, G)."""
     try:
         known = registry.load_task(task)
         target = known.target([0], "cpu", torch.float64)
         if known.dim != 2:
             return None
-        x, y = np.linspace(*_extent(known), _GRID).T
+        reference, g = known.reference(), torch.Generator().manual_seed(0)
+        draws = (known.exact(4000, g) if reference is None else reference.draws).numpy()
+        low, high = np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
+        margin = 0.15 * (high - low)  # around nearly all of the probability
+        x, y = np.linspace(low - margin, high + margin, _GRID).T
         points = np.stack(np.meshgrid(x, y), axis=-1).reshape(1, -1, 2)
         with torch.no_grad():
             log_density = target.log_density(torch.from_numpy(points)).numpy().reshape(_GRID, _GRID)
     except Exception:  # an unknown or broken plug-in: no scatter
         return None
-    return x, y, _mass_above(log_density)
-
-
-def _extent(task: Task) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Corners of a box around nearly all of a 2-D task's probability, from its reference or exact draws."""
-    reference = task.reference()
-    draws = (task.exact(4000, torch.Generator().manual_seed(0)) if reference is None else reference.draws).numpy()
-    low, high = np.quantile(draws, 0.001, axis=0), np.quantile(draws, 0.999, axis=0)
-    margin = 0.15 * (high - low)
-    return low - margin, high + margin
-
-
-def _mass_above(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-    """For every grid point the probability, over the grid, of the points at least as dense."""
     p = np.exp(log_density - np.nanmax(log_density))
     p = np.nan_to_num(p / np.nansum(p)).ravel()
     order = np.argsort(-p, kind="stable")
     mass = np.empty_like(p)
     mass[order] = np.cumsum(p[order])
-    return mass.reshape(log_density.shape)
+    return x, y, mass.reshape(log_density.shape)
+
+
+class Panels:
+    """Small pictures of points on the same square axes, whose ground is drawn once.
+
+    ``limits`` are the ends of x and of y; ``ground`` draws what lies below the points, whose diameter is their ``size``, in
+    points of print.
+    """
+
+    def __init__(
+        self,
+        limits: tuple[tuple[float, float], tuple[float, float]],
+        ground: Callable[[Axes], object],
+        size: float,
+        opacity: float,
+    ) -> None:
+        import matplotlib.pyplot as plt
+
+        self.pictures: list[Picture] = []
+        self.limits, self._ground, self._size, self._opacity = limits, ground, size, opacity
+        with theme(ink=GREY):
+            figure = plt.figure(figsize=(2.2, 2.2))
+            axes = figure.add_axes((0.16, 0.12, 0.82, 0.86))
+            self._frame(axes)
+            whole = svg(figure)
+            plt.close(figure)
+        self._opening, _, rest = whole.partition(">")
+        self._below = rest.removesuffix("</svg>")
+        box = axes.get_position()
+        side = 72 * 2.2
+        self._box = box.x0 * side, (1 - box.y1) * side, box.width * side, box.height * side
+
+    def _frame(self, axes: Axes) -> None:
+        axes.tick_params(labelsize=6, length=2)
+        axes.set(xlim=self.limits[0], ylim=self.limits[1])
+        axes.spines[:].set(visible=True, color=GREY)
+        self._ground(axes)
+
+    def add(self, points: Points, colour: str, alt: str, caption: str, lines: Sequence[Points] = ()) -> None:
+        """A picture of points (n, 2) over thin lines (m, 2), in tenths of a point of print; parts outside the axes are cut off."""
+        x0, y0, width, height = self._box
+        low, high = np.transpose(self.limits)
+
+        def shares(places: Points) -> Points:
+            return (np.clip(places, -1e6, 1e6) - low) / (high - low)
+
+        def tenths(share: Points) -> Any:
+            return np.rint(np.clip(share, -5, 6) * [width, -height] * 10 + [0, 10 * height]).astype(int).tolist()
+
+        share = shares(points)
+        near = np.array(sorted(tenths(share[((share > -0.1) & (share < 1.1)).all(1)]))).reshape(-1, 2)
+        steps = np.diff(near, axis=0, prepend=0).tolist()  # from one to the next, in fewer digits
+        dots = "".join(f"m{x}{y}z" if y < 0 else f"m{x} {y}z" for x, y in steps)
+        line = f"fill:none;stroke:{colour};stroke-opacity:{self._opacity}"
+        path = f'<path d="{dots}" style="{line};stroke-width:{10 * self._size:g};stroke-linecap:round"/>'
+        if len(lines):
+            through = "".join("M" + " ".join(f"{x} {y}" for x, y in tenths(shares(one))) for one in lines)
+            path = f'<path d="{through}" style="{line};stroke-width:4"/>{path}'
+        frame = f'x="{x0:.2f}" y="{y0:.2f}" width="{width:.2f}" height="{height:.2f}" viewBox="0 0 {10 * width:.0f} {10 * height:.0f}"'
+        image = f"{self._opening}>{GROUND}<svg {frame}>{path}</svg></svg>"
+
+        def paint(axes: Axes) -> None:
+            self._frame(axes)
+            look: dict[str, Any] = {"alpha": self._opacity, "color": colour}
+            axes.plot(*points.T, "o", markersize=self._size, markeredgewidth=0, **look)
+            for one in lines:
+                axes.plot(*one.T, linewidth=0.4, **look)
+
+        self.pictures.append(Picture(image, alt, caption, self._below, paint))

@@ -186,11 +186,6 @@ class TaskCells:
         return {k: x for k, x in finite.items() if len(x)}
 
 
-def is_single_chain(cell: CellRecord) -> bool:
-    """Whether the samples of a replicate are successive states of one chain."""
-    return cell.kind == "chains" and cell.particles == 1
-
-
 def short(label: str, most: int = 16) -> str:
     """A label for a figure: printable, at most ``most`` characters; Matplotlib hides labels that start with ``_``."""
     name = "".join(c for c in label if c.isprintable())

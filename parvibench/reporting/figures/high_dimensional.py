@@ -1,6 +1,5 @@
 """Samples of targets with three or more dimensions against the reference: worst coordinates."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ from parvibench.reporting.facts.floor_comparison import floored_of
 from parvibench.reporting.text import captions
 
 from .figure import GREY, REFERENCE, Drawing, Picture, TaskCells, long_form, short, slug
-from .panels import Points
 from .plots import bitmap, theme
 
+Points = NDArray[np.float64]
 _COORDINATES = 4
 _CLOUD = 300
 #: Coordinates and draws of a corner plot of the reference alone, evenly spaced where there are more coordinates.
@@ -28,7 +27,24 @@ def corner(shown: TaskCells) -> list[Drawing]:
         return []
     points = shown.points("corner", lambda: _leader(shown, reference.draws.numpy()))
     label = next((k for k in points if k != REFERENCE), None)
-    return [] if label is None else [_corner(shown, label, points)]
+    if label is None:
+        return []
+    data, columns = long_form(points), [*points[label]]
+    with theme(ink=GREY):
+        import matplotlib.pyplot as plt
+        import seaborn as sns
+
+        palette = {REFERENCE: GREY, label: shown.styles[label].colour}
+        grid = sns.PairGrid(central(data), hue="label", palette=palette, corner=True, height=1.3, despine=False)
+        grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
+        grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
+        grid.tick_params(labelsize=5, length=2)
+        image = bitmap(grid.figure)
+        plt.close(grid.figure)
+    names = ", ".join(columns)
+    title = captions.CORNER_TITLE.format(label=short(label), n=len(columns))
+    note = captions.CORNER.format(names=names, points=_CLOUD)
+    return [Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)]
 
 
 def _leader(shown: TaskCells, exact: Points) -> dict[str, pd.DataFrame]:
@@ -50,25 +66,6 @@ def worst_coordinates(points: Points, exact: Points) -> NDArray[np.int64]:
     spread = np.maximum(points.std(0), 1e-12 * sd)
     error = np.maximum(np.abs(points.mean(0) - exact.mean(0)) / sd, np.abs(np.log(spread / sd)))
     return np.argsort(-error, kind="stable")[:_COORDINATES]
-
-
-def _corner(shown: TaskCells, label: str, points: Mapping[str, pd.DataFrame]) -> Drawing:
-    data, columns = long_form(points), [*points[label]]
-    with theme(ink=GREY):
-        import matplotlib.pyplot as plt
-        import seaborn as sns
-
-        palette = {REFERENCE: GREY, label: shown.styles[label].colour}
-        grid = sns.PairGrid(central(data), hue="label", palette=palette, corner=True, height=1.3, despine=False)
-        grid.map_lower(sns.scatterplot, s=4, linewidth=0, alpha=0.7)
-        grid.map_diag(sns.histplot, bins=30, stat="density", common_norm=False, element="step", alpha=0.3)
-        grid.tick_params(labelsize=5, length=2)
-        image = bitmap(grid.figure)
-        plt.close(grid.figure)
-    names = ", ".join(columns)
-    title = captions.CORNER_TITLE.format(label=short(label), n=len(columns))
-    note = captions.CORNER.format(names=names, points=_CLOUD)
-    return Drawing(slug("corner", shown.task), title, (Picture(image, f"{title}: {names}"),), data, note)
 
 
 def _evenly(n: int, most: int) -> NDArray[np.int64]:

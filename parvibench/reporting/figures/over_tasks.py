@@ -46,10 +46,8 @@ def performance_profiles(facts: Facts, styles: Styles) -> list[Drawing]:
     named = (m.label for i in range(3) for kind in facts.recommended[""] for m in kind.methods[i : i + 1])
     first, found = list(dict.fromkeys(named)), []
     for axis in facts.axes:
-        profile = profiles(facts, facts.board, axis)
-        labels = [*dict.fromkeys([*(k for k in first if k in profile), *profile])][:MAX_LINES]
-        if labels:
-            found.append(_profile(axis, {k: profile[k] for k in labels}, distinct(styles, labels)))
+        if drawn := profiles(facts, facts.board, axis, first, MAX_LINES):
+            found.append(_profile(axis, drawn, distinct(styles, drawn)))
     return found
 
 

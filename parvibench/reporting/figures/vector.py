@@ -1,4 +1,4 @@
-"""Matplotlib's SVG made small: invisible, empty or repeated parts are dropped, and paths go by differences.
+"""Matplotlib's SVG made small: invisible and empty parts are dropped, and paths go by differences.
 
 A page holds a hundred figures, and Matplotlib writes three times what they need. What they share is on the page once.
 """
@@ -68,9 +68,6 @@ def _visible(parent: _Element) -> Iterator[_Element]:
         made = _Element(tag, said)
         made.text = child.text if tag == "text" else None
         made.extend(kept)
-        if tag == "g":
-            _once(made, "style", only="use")
-            _once(made, "clip-path")
         yield made
 
 
@@ -98,28 +95,18 @@ def _short_path(path: str) -> str:
     if not _POLYLINE.fullmatch(path):
         return " ".join(_short_numbers(path).split())
     made, at, start, before = [], (0, 0), (0, 0), ""
-    last = (0, 0)  # difference that the last straight line covers, (0, 0) where a new one has to begin
     for step, x, y in re.findall(r"([ML]) (\S+) (\S+)|z", path):
         if not step:
             made.append("z")
-            at, before, last = start, "z", (0, 0)
+            at, before = start, "z"
             continue
         to = round(10 * float(x)), round(10 * float(y))
         if step == "L" and to == at:
             continue
         letter = "m" if step == "M" else "l" if before == "z" else ""
-        by = to[0] - at[0], to[1] - at[1]
-        if step == "L" and not letter and _goes_on(last, by):  # as the steps of a histogram do
-            made.pop()
-            by = last[0] + by[0], last[1] + by[1]
-        made.append(f"{letter}{_rounded(by[0] / 10)} {_rounded(by[1] / 10)}")
-        start, at, before, last = to if step == "M" else start, to, step, (0, 0) if letter else by
+        made.append(f"{letter}{_rounded((to[0] - at[0]) / 10)} {_rounded((to[1] - at[1]) / 10)}")
+        start, at, before = to if step == "M" else start, to, step
     return re.sub(r" ?([mlz])", r"\1", " ".join(made))
-
-
-def _goes_on(last: tuple[int, int], by: tuple[int, int]) -> bool:
-    """Whether a line along an axis is followed by one in the same direction."""
-    return (last[0] * by[0] > 0 and last[1] == by[1] == 0) or (last[1] * by[1] > 0 and last[0] == by[0] == 0)
 
 
 def _short_numbers(text: str, digits: int = 2) -> str:
@@ -128,17 +115,6 @@ def _short_numbers(text: str, digits: int = 2) -> str:
 
 def _rounded(value: float) -> str:
     return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".").replace("-0.", "-.").removeprefix("0") or "0"
-
-
-def _once(group: _Element, name: str, *, only: str = "") -> None:
-    """A group has the attribute that all its children share, as the marks of a line their style; ``only`` those of one tag."""
-    if only and ("class" in group.attrib or len(group) < 2 or {child.tag for child in group} != {only}):
-        return
-    shared = {child.get(name) for child in group}
-    if len(shared) == 1 and None not in shared and name not in group.attrib:
-        group.set(name, str(shared.pop()))
-        for child in group:
-            del child.attrib[name]
 
 
 def _written(element: _Element) -> str:

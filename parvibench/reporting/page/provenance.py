@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pandas as pd
-
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
@@ -33,11 +31,19 @@ def step_sizes(facts: Facts) -> tuple[str, str]:
 
 def validity_checks(facts: Facts) -> dict[str, str]:
     """Titles of the checks with their results; those without one are left out."""
+    board = facts.board
+    judged = board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
+    states = {str(k): int(n) for k, n in judged["convergence"].value_counts(sort=False).items()}
+    no_better = sum(marks.NO_BETTER in words for words in judged["marks"])
+    ran = [c for c in facts.cells if c.status is Status.OK]
+    hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
+    tuning = sum(lb.tuning_cost(c, facts.suite) or 0.0 for c in facts.cells)
+    spent = sum(c.score_evaluations * c.n_replicates for c in ran)
     found = {
         "Equal conditions": equal_terms(facts),
         "Tuning": step_sizes(facts)[0],
-        "Convergence": _converged(facts.board),
-        "Cost": _cost(facts),
+        "Convergence": validity.converged(len(judged), states, no_better),
+        "Cost": validity.cost(spent, hours if facts.timed else None, tuning),
     }
     return {question: answer for question, answer in found.items() if answer}
 
@@ -83,21 +89,6 @@ def protocol(facts: Facts) -> str:
     names = {"particles": "particles or chains", "samples": "samples judged", "replicates": "replicates"}
     others = bool(facts.board["marks"].str.contains(marks.MORE, regex=False).any())
     return validity.protocol(budget, {what: suite.get(key) for key, what in names.items()}, passes, others=others)
-
-
-def _converged(board: pd.DataFrame) -> str:
-    judged = board[~board["anchor"].astype(bool) & (board["status"] == Status.OK) & (board["convergence"] != "")]
-    counts = judged["convergence"].value_counts(sort=False)
-    no_better = sum(marks.NO_BETTER in words for words in judged["marks"])
-    return validity.converged(len(judged), {str(k): int(n) for k, n in counts.items()}, no_better)
-
-
-def _cost(facts: Facts) -> str:
-    ran = [c for c in facts.cells if c.status is Status.OK]
-    evaluations = sum(c.score_evaluations * c.n_replicates for c in ran)
-    hours = sum(c.seconds for c in ran) / 3600, sum(sum(c.overheads.values()) for c in ran) / 3600
-    tuning = sum(lb.tuning_cost(c, facts.suite) or 0.0 for c in facts.cells)
-    return validity.cost(evaluations, hours if facts.timed else None, tuning)
 
 
 def profile_in_words(facts: Facts) -> str:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks
-from parvibench.reporting.facts.findings import View
+from parvibench.reporting.facts.findings import View, average_ranks
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import Drawing, Styles, label_styles, slug
 from parvibench.reporting.figures.over_tasks import forest, over_floor, performance_profiles, quality_and_cost
-from parvibench.reporting.tables.aggregate_tables import means_table, ranks_table
-from parvibench.reporting.tables.matrix import leaderboard
+from parvibench.reporting.tables.matrix import leaderboard, means_table, ranks_table
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import captions, marks
 

@@ -49,19 +49,6 @@ def kind_in_short(kind: leaders.Kind) -> dict[str, Any]:
     return {"where": kind.where, "tasks": leaders.tasks(kind), "methods": methods, "unsettled": named(kind.unsettled, 2), "sure": sure}  # fmt: skip
 
 
-def _of_all_boards(reports: Sequence[tuple[str, Summary]]) -> list[tuple[str, dict[str, Any], list[str]]]:
-    """Board, its kind of target, and the other boards that have it: of each kind the board that is surest; known kinds first."""
-    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for folder, summary in reports:
-        for kind in summary.kinds:
-            found.setdefault(kind["where"], []).append((folder, kind))
-    rows = []
-    for of in found.values():
-        folder, kind = max(of, key=lambda one: one[1]["sure"])
-        rows.append((folder, kind, [other for other, _ in of if other != folder]))
-    return sorted(rows, key=lambda row: not row[1]["methods"])
-
-
 def write_index(folder: Path) -> Path:
     """Write ``index.html`` over the reports in the folders below; its path.
 
@@ -85,7 +72,16 @@ def write_index(folder: Path) -> Path:
     templates = files("parvibench.reporting.page") / "templates"
     style, text = ((templates / file).read_text(encoding="utf-8") for file in ("page.css", "reports.html.j2"))
     template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(text)
+    of_kind: dict[str, list[tuple[str, dict[str, Any]]]] = {}  # board, and what it says of a kind of target
+    for name, summary in reports:
+        for kind in summary.kinds:
+            of_kind.setdefault(kind["where"], []).append((name, kind))
+    kinds = []  # the surest board of each kind, and the others that have it; known kinds first
+    for boards in of_kind.values():
+        surest, kind = max(boards, key=lambda one: one[1]["sure"])
+        kinds.append((surest, kind, [other for other, _ in boards if other != surest]))
+    kinds.sort(key=lambda row: not row[1]["methods"])
     page = folder / "index.html"
-    text = template.render(reports=reports, kinds=_of_all_boards(reports), style=Markup(style))
+    text = template.render(reports=reports, kinds=kinds, style=Markup(style))
     page.write_text(text, encoding="utf-8")
     return page

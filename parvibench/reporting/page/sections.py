@@ -1,17 +1,15 @@
 """Sections of the page: a task with its ranking, figures and certificate; a method with its settings and citation."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
 from parvibench.core import registry
 from parvibench.core.reference import Reference
-from parvibench.core.result import CellRecord
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks
+from parvibench.reporting.facts.findings import average_ranks
 from parvibench.reporting.facts.floor_comparison import floor_of, floored_of
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.curves import MAX_LINES, anytime
@@ -48,10 +46,11 @@ class TaskSection:
 
 def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
     """One section per task, in the order of the run."""
-    best = {kind: {b.where: b for b in view.tasks} for kind, view in facts.views.items()}
+    said = {kind: view.sentences for kind, view in facts.views.items()}
     own: dict[str, dict[str, list[lb.Row]]] = {}
     for found in list(facts.views.values())[1:]:  # kinds first, then divisions
-        for row in found.board[~found.board["anchor"].astype(bool)].to_dict("records"):
+        ranked = found.board.loc[~found.board["anchor"].astype(bool), ["task", "label", "rank", "best"]]
+        for row in ranked.to_dict("records"):
             own.setdefault(row["task"], {}).setdefault(row["label"], []).append(row)
     sections = []
     boards = {str(task): rows for task, rows in facts.board.groupby("task", sort=False)}
@@ -66,8 +65,8 @@ def task_sections(facts: Facts, styles: Styles) -> list[TaskSection]:
                 name=task,
                 anchor=fragment("task", task),
                 group=lb.task_group(task),
-                about=_task_facts(task),
-                sentences={kind: found[task].sentence for kind, found in best.items() if task in found},
+                about=described.task(known) if (known := registry.tasks().get(task)) else _own_task(task),
+                sentences={kind: found[task] for kind, found in said.items() if task in found},
                 certificate=_certificate(task),
                 table=ranking_table(cells, rows, own.get(task, {}), facts.marks),
                 paths=path_table(cells),
@@ -93,10 +92,7 @@ def task_drawings(facts: Facts, rows: pd.DataFrame, task: str, styles: Styles) -
         yield from draw(shown)
 
 
-def _task_facts(task: str) -> str:
-    row = registry.tasks().get(task)
-    if row is not None:
-        return described.task(row)
+def _own_task(task: str) -> str:
     found = floored_of(task)
     return described.own_task(() if found is None else found.certificate.get("coordinates", ()), native_of(task))
 
@@ -132,21 +128,12 @@ def method_sections(facts: Facts) -> list[MethodSection]:
     sections = []
     for label in map(str, ranks.index[~ranks["anchor"].astype(bool)]):
         cells = [c for c in facts.cells if c.label == label]
-        about = _method_facts(label, cells[0].algorithm, facts.suite)
-        sections.append(MethodSection(label, fragment("method", label), facts.kinds[label], about, _settings(cells)))
+        row = registry.algorithms().get(cells[0].algorithm)
+        about = described.method(row) if row else described.PLUG_IN.format(algorithm=cells[0].algorithm)
+        if reason := lb.suite_entry(facts.suite, label).get("reason"):
+            about += described.IN_THIS_SUITE.format(reason=reason)
+        known = [c.settings for c in cells if c.settings]
+        keys = dict.fromkeys(key for own in known for key in own)
+        settings = {k: described.setting([*dict.fromkeys(json.dumps(own.get(k)) for own in known)]) for k in keys}
+        sections.append(MethodSection(label, fragment("method", label), facts.kinds[label], about, settings))
     return sections
-
-
-def _method_facts(label: str, algorithm: str, suite: Mapping[str, Any]) -> str:
-    """What the method is, and why the suite fixes settings of it, in its words."""
-    row = registry.algorithms().get(algorithm)
-    known = described.method(row) if row else described.PLUG_IN.format(algorithm=algorithm)
-    reason = lb.suite_entry(suite, label).get("reason")
-    return known + (described.IN_THIS_SUITE.format(reason=reason) if reason else "")
-
-
-def _settings(cells: Collection[CellRecord]) -> dict[str, str]:
-    """Names and values of the settings; at most 12 values where tasks differ."""
-    known = [c.settings for c in cells if c.settings]
-    keys = dict.fromkeys(key for own in known for key in own)
-    return {key: described.setting([*dict.fromkeys(json.dumps(own.get(key)) for own in known)]) for key in keys}

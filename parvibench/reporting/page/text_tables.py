@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pandas as pd
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -13,9 +12,8 @@ from rich.text import Text
 
 from parvibench.core import registry
 from parvibench.core.result import Status
-from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import Method, by_method
-from parvibench.reporting.facts.board import Group, entry, groups, marks_used, shown_interval, unfinished
+from parvibench.reporting.facts.board import entry, groups, marks_used, shown_interval, unfinished
+from parvibench.reporting.facts.findings import Method
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import slug
 from parvibench.reporting.formatting import number
@@ -39,7 +37,6 @@ _LATEX = str.maketrans({
 def to_markdown(facts: Facts) -> str:
     """The leaderboards as Markdown tables."""
     board = facts.board
-    methods = list(by_method(board))
     lines = [f"# ParVIBench leaderboard: {_plain(facts.suite.get('name', ''))}", ""]
     lines += [f"Run {_plain(facts.run.id)}. {marks.BOLD}", ""]
     lines += [text, ""] if (text := unfinished(facts)) else []
@@ -48,8 +45,9 @@ def to_markdown(facts: Facts) -> str:
         lines += [f"## {_plain(group.title)}", ""]
         lines.append(_line(["method", "average rank", "tasks", *map(_plain, group.tasks)]))
         lines.append(_line(["---", *["---:"] * (2 + len(group.tasks))]))
-        for label, rank, rows in methods:
-            cells = [_markdown_cell(rows[task]) if task in rows else "" for task in group.tasks]
+        for label, rank, rows in facts.all.methods:
+            shown = {task: _plain(entry(row)).replace("*", "\\*") for task, row in rows.items()}
+            cells = [f"**{shown[t]}**" if t in rows and rows[t]["best"] else shown.get(t, "") for t in group.tasks]
             name = f"*{_plain(label)}*" if rank["anchor"] else _plain(label)
             lines.append(_line([name, number(rank["average_rank"]), str(rank["n_tasks"]), *cells]))
         lines.append("")
@@ -59,11 +57,6 @@ def to_markdown(facts: Facts) -> str:
         texts = [(row["task"], row["label"], entry(row), row["reason"]) for row in failed.to_dict("records")]
         lines += [_line([_plain(text)[:300] for text in row]) for row in texts]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _markdown_cell(row: lb.Row) -> str:
-    text = _plain(entry(row)).replace("*", "\\*")
-    return f"**{text}**" if row["best"] else text
 
 
 def _plain(text: object) -> str:
@@ -83,21 +76,31 @@ def escape(text: object) -> str:
 def to_latex(facts: Facts) -> str:
     """One booktabs table per quantity, methods by tasks: value, 95% interval, bold where best; anchors in italics."""
     board = facts.board
-    methods = list(by_method(board))
     own = {c.label for c in facts.cells if c.algorithm not in registry.algorithms()}
     lines = [rf"% ParVIBench, run {escape(facts.run.id)}. \usepackage{{booktabs}}"]
     for group in groups(board):
         label = slug(*filter(None, (str(facts.suite.get("name", "")), group.metric)))
+        board_of = board[board["task"].isin(group.tasks)]
+        counts = sorted({int(n) for n in board_of["replicates"]})
+        over = "--".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+        caption = escape(marks.caption(group.title, over)) + "".join(f" {escape(m)}." for m in marks_used(board_of))
         heads = " & ".join([r"method", "avg. rank", *map(escape, group.tasks)])
         lines += [
-            r"\begin{table}", r"\centering", rf"\caption{{{_caption(group, board)}}}", rf"\label{{tab:{label}}}",
+            r"\begin{table}", r"\centering", rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{lr{'r' * len(group.tasks)}}}", r"\toprule", heads + r" \\", r"\midrule",
         ]  # fmt: skip
         anchored = False
-        for label, rank, rows in methods:
+        for label, rank, rows in facts.all.methods:
             if rows.keys().isdisjoint(group.tasks):
                 continue
-            cells = [_latex_cell(rows[task]) if task in rows else "" for task in group.tasks]
+            cells = []
+            for row in map(rows.get, group.tasks):
+                text = "" if row is None else escape(entry(row))
+                if row is not None and row["status"] == Status.OK:
+                    _, low, high = shown_interval(row)
+                    around = rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
+                    text = (rf"\textbf{{{text}}}" if row["best"] else text) + around * (not math.isnan(low))
+                cells.append(text)
             if rank["anchor"] and not anchored:
                 lines.append(r"\midrule")
                 anchored = True
@@ -108,27 +111,10 @@ def to_latex(facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def _caption(group: Group, board: pd.DataFrame) -> str:
-    shown = board[board["task"].isin(group.tasks)]
-    replicates = sorted({int(n) for n in shown["replicates"]})
-    over = "--".join(str(n) for n in dict.fromkeys((replicates[0], replicates[-1])))
-    used = "".join(f" {escape(mark)}." for mark in marks_used(shown))
-    return f"{escape(marks.caption(group.title, over))}{used}"
-
-
-def _latex_cell(row: lb.Row) -> str:
-    text = escape(entry(row))
-    if row["status"] != Status.OK:
-        return text
-    _, low, high = shown_interval(row)
-    around = "" if math.isnan(low) else rf" {{\scriptsize [{escape(number(low))}, {escape(number(high))}]}}"
-    return (rf"\textbf{{{text}}}" if row["best"] else text) + around
-
-
 def print_leaderboard(facts: Facts, console: Console) -> None:
     """Print methods x tasks, one table per primary metric (several where the console is narrow)."""
     board = facts.board
-    methods = list(by_method(board))
+    methods = facts.all.methods
     counted = len({rank["n_tasks"] for _, rank, _ in methods if not rank["anchor"]}) > 1
     plain = console.color_system is None  # without bold, the best are in brackets
     for group in groups(board):
@@ -166,16 +152,13 @@ def _rich_table(tasks: list[str], methods: Sequence[Method], *, counted: bool, p
     for label, rank, rows in methods:
         name = Text(label, style="italic" if rank["anchor"] else "")
         average = "" if rank["anchor"] else number(rank["average_rank"])
-        count = [str(rank["n_tasks"] or "")] if counted else []
-        drawn.add_row(
-            name, average, *count, *[_rich_cell(rows[task], plain=plain) if task in rows else "" for task in tasks]
-        )
+        cells: list[str | Text] = [str(rank["n_tasks"] or "")] if counted else []
+        for row in map(rows.get, tasks):
+            best, text = row is not None and row["best"], "" if row is None else entry(row)
+            style = "bold" if best else "" if row is None or row["status"] == Status.OK else "yellow"
+            cells.append(Text(f"[{text}]" if plain and best else text, style=style))
+        drawn.add_row(name, average, *cells)
     return drawn
-
-
-def _rich_cell(row: lb.Row, *, plain: bool) -> Text:
-    style = "bold" if row["best"] else "" if row["status"] == Status.OK else "yellow"
-    return Text(f"[{entry(row)}]" if plain and row["best"] else entry(row), style=style)
 
 
 def _broken(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The leaderboard of methods x tasks with average ranks, and the numbers the page's script needs to filter it and to switch metrics."""
+"""Tables over tasks: the leaderboard of methods x tasks, with the numbers by which the page's script filters it and switches metrics; aggregates."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ import pandas as pd
 from parvibench.core import registry
 from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
-from parvibench.reporting.facts.averages import average_ranks, by_label, by_method
+from parvibench.reporting.facts.findings import View, average_ranks, common_tasks
 from parvibench.reporting.facts.run import Facts, interval_of
-from parvibench.reporting.formatting import interval, name, number
+from parvibench.reporting.formatting import count, interval, name, number
 from parvibench.reporting.text import marks
 
-from .table import Column, Entry, Row, Table, method, numeric, sortable, whole
+from .table import ALL_GROUPS, Column, Entry, Row, Table, method, numeric, sortable, whole
 
 
 def leaderboard(facts: Facts) -> Table:
@@ -30,26 +30,21 @@ def leaderboard(facts: Facts) -> Table:
         Column("cost", "per replicate, mean over the tasks shown"),
     ]
     for task, row in first.items():
-        help = f"{row['metric']}: click to sort"
-        columns.append(Column(task, help, group=lb.task_group(task), sub=_sub(row)))
+        help, samples = f"{row['metric']}: click to sort", max(1, int(row["samples"]))
+        ratio = not math.isnan(row["floor_ratio"]) or lb.floor(task, row["metric"], samples)
+        sub = "× floor" if ratio else str(row["metric"])
+        columns.append(Column(task, help, group=lb.task_group(task), sub=sub))
     body = []
-    for label, rank, of_tasks in by_method(facts.board):
+    for label, rank, of_tasks in facts.all.methods:
         mine = [of_tasks.get(task) for task in first]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
         rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
-        count = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
+        of = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = whole(float(np.mean(costs)) if costs else math.nan)
-        head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, count, cost)
+        head = (method(label, anchor=bool(rank["anchor"])), Entry(facts.kinds[label]), average, of, cost)
         body.append(Row((*head, *map(_matrix_entry, mine)), kind=facts.kinds[label]))
     return Table("leaderboard", tuple(columns), tuple(body))
-
-
-def _sub(row: lb.Row) -> str:
-    """The quantity in a task's column."""
-    samples = max(1, int(row["samples"]))
-    ratio = not math.isnan(row["floor_ratio"]) or lb.floor(row["task"], row["metric"], samples)
-    return "× floor" if ratio else str(row["metric"])
 
 
 def _matrix_entry(row: lb.Row | None) -> Entry:
@@ -57,14 +52,11 @@ def _matrix_entry(row: lb.Row | None) -> Entry:
         return Entry("")
     if row["status"] != Status.OK:
         return Entry(lb.entry(row), look="status", help=str(row["reason"])[:300])
-    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", _tooltip(row))
-
-
-def _tooltip(row: lb.Row) -> str:
     text = f"{row['metric']}: median {number(row['median'])}, 95% interval {interval(row['low'], row['high'])}"
     if not math.isnan(row["worst"]):
         text += f", worst replicate {number(row['worst'])}"
-    return "; ".join(filter(None, [text, row["marks"]]))
+    help = "; ".join(filter(None, [text, row["marks"]]))
+    return Entry(lb.entry(row), sortable(lb.shown(row)), "best strong" if row["best"] else "", help)
 
 
 def numbers(facts: Facts, table: Table) -> dict[str, Any]:
@@ -87,13 +79,21 @@ def numbers(facts: Facts, table: Table) -> dict[str, Any]:
 
 def _own_metrics(facts: Facts, labels: Sequence[str]) -> dict[str, Any]:
     """Every task by its own metric."""
-    rows, among = by_label(facts.board), dict[tuple[str, str], int]()
+    rows, among = facts.all.rows, dict[tuple[str, str], int]()
     for view, found in facts.views.items():
         bit = 1 if not view else 4 if view in facts.parts else 2
         best = found.board[found.board["best"].astype(bool)]
         for key in zip(best["task"], best["label"], strict=True):
             among[key] = among.get(key, 0) | bit
-    cells = [[_own_cell(rows[label].get(t), among.get((t, label))) for t in facts.by_task] for label in labels]
+
+    def shown(row: lb.Row | None, among_best: int | None) -> list[Any] | None:
+        if row is None:
+            return None
+        value = lb.shown(row) if row["status"] == Status.OK else math.nan
+        cell = [lb.entry(row), _key(value, ranked=not math.isnan(row["rank"]))]
+        return [*cell, among_best] if among_best else cell
+
+    cells = [[shown(rows[label].get(t), among.get((t, label))) for t in facts.by_task] for label in labels]
     return {"name": "", "title": "each task's own metric", "cells": cells}
 
 
@@ -121,14 +121,6 @@ def _costs(board: pd.DataFrame, axis: str, labels: Sequence[str]) -> list[float 
     return [_six_digits(means[label]) if label in means.index else None for label in labels]
 
 
-def _own_cell(row: lb.Row | None, among_best: int | None) -> list[Any] | None:
-    if row is None:
-        return None
-    value = lb.shown(row) if row["status"] == Status.OK else math.nan
-    cell = [lb.entry(row), _key(value, ranked=not math.isnan(row["rank"]))]
-    return [*cell, among_best] if among_best else cell
-
-
 def _metric_cell(cell: CellRecord | None, metric: str) -> list[Any] | float | None:
     if cell is None:
         return None
@@ -151,3 +143,36 @@ def _key(value: float, *, ranked: bool) -> float | str | None:
 
 def _six_digits(value: float) -> float:
     return float(f"{value:.6g}")
+
+
+def ranks_table(board: pd.DataFrame) -> Table | None:
+    """Average ranks over the tasks that all methods ran on that ran on half of them; None where these are all or none."""
+    common = common_tasks(board)
+    if not common or len(common) == board["task"].nunique():
+        return None
+    ranks = average_ranks(board[board["task"].isin(common)])
+    ranks = ranks[~ranks["anchor"].astype(bool) & (ranks["n_tasks"] == len(common))]
+    body = tuple(Row((method(str(label)), numeric(rank))) for label, rank in ranks["average_rank"].items())
+    title = f"average rank over the {len(common)} tasks that all methods ran on: {', '.join(common)}"
+    return Table(title, (Column("method", numeric=False), Column("average rank")), body)
+
+
+def means_table(view: View, tasks: Sequence[str]) -> Table:
+    """Interquartile means of the ratio to the floor, over all of these tasks and over each group."""
+    board = view.board
+    by_group = {"all": tuple(tasks)} | {
+        str(g): tuple(str(t) for t in rows["task"].unique())
+        for g, rows in board[board["task"].isin(tasks)].groupby("group", sort=False)
+    }
+    parts = {g: view.means(t) for g, t in by_group.items()}
+    columns = [
+        Column(g, f"interquartile mean over {', '.join(t)}"[:300], group=ALL_GROUPS if g == "all" else g, sub=count(len(t), "task"))
+        for g, t in by_group.items()
+    ]  # fmt: skip
+    labels = dict.fromkeys(str(label) for part in parts.values() for label in part.index)
+    body = []
+    for label in labels:
+        means = [[*map(float, p.loc[label])] if label in p.index else [math.nan] * 3 for p in parts.values()]
+        body.append(Row((method(label), *(numeric(mean, note=f"[{interval(*ends)}]") for mean, *ends in means))))
+    caption = "interquartile mean of the ratio to the floor [95%]"
+    return Table(caption, (Column("method", numeric=False), *columns), tuple(body))

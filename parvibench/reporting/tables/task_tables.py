@@ -46,7 +46,11 @@ def ranking_table(
     """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``submitted``: cell key -> mark of a submission's row."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
-    others = dict.fromkeys(m for c in cells for m in c.values if m != metric and not _in_another_column(m))
+    costs = {
+        m for m, row in registry.metrics().items() if row.need == "cost"
+    }  # they have separate columns, paths a table
+    elsewhere = {metric, *PATH_METRICS, SEQUENTIAL, *costs}
+    others = dict.fromkeys(m for c in cells for m in c.values if m not in elsewhere)
     shown: list[tuple[bool, Column, Callable[[lb.Row, CellRecord], Entry]]] = [
         (True, Column("method", numeric=False), lambda r, c: method(c.label, anchor=bool(r["anchor"]))),
         (True, Column("rank"), lambda r, c: rank_entry(r, own.get(c.label, ()))),
@@ -61,7 +65,7 @@ def ranking_table(
         (any(c.key in submitted for c in cells), Column("submission", _SUBMISSION_HELP, numeric=False), lambda r, c: Entry(submitted.get(c.key, ""))),
         (True, Column("start", "initial points: the task's, draws from the prior or of a fit, warm (one reference draw, scattered), or the method's own", numeric=False), lambda r, c: Entry("task's" if c.start == "task" else c.start)),
         (True, Column("iterations", "per replicate"), lambda r, c: whole(c.iterations)),
-        (True, Column("score evaluations", "counted per replicate"), lambda r, c: _cost(c)),
+        (True, Column("score evaluations", "counted per replicate"), lambda r, c: whole(c.score_evaluations)._replace(note="self-reported" * (c.kind == "external"))),
         (True, Column("seconds", "steady-state compute time per replicate, s"), lambda r, c: numeric(r["seconds"])),
         *[(True, Column(m, f"{_help(m)}; median over replicates, its 95% interval on hovering", more=True), partial(_metric_entry, m)) for m in others],
     ]  # fmt: skip
@@ -97,31 +101,17 @@ def trust_table(answer: Answer) -> Table:
         diverged = (
             Entry("") if math.isnan(m.divergences) else Entry(f"{100 * m.divergences:.2g}%", sortable(m.divergences))
         )
-        numbers = [
-            m.ksd,
-            m.ksd_by_chance,
-            m.ksd_p_value,
-            m.rhat,
-            m.ess_bulk,
-            m.ess_bulk_per_second,
-            m.ess_tail,
-            m.ess_tail_per_second,
-        ]
-        words = [
-            "pass" if m.passes else "none" if math.isnan(m.rhat) else "fail",
-            *(named(labels, 6) or "none" for labels in (m.agrees, m.differs)),
-        ]
-        rows.append(Row((method(m.label), *map(numeric, numbers), diverged, *map(Entry, words))))
+        numbers = m.ksd, m.ksd_by_chance, m.ksd_p_value, m.rhat, m.ess_bulk, m.ess_bulk_per_second, m.ess_tail
+        passes = "pass" if m.passes else "none" if math.isnan(m.rhat) else "fail"
+        words = passes, *(named(labels, 6) or "none" for labels in (m.agrees, m.differs))
+        entries = *map(numeric, (*numbers, m.ess_tail_per_second)), diverged, *map(Entry, words)
+        rows.append(Row((method(m.label), *entries)))
     return Table("methods without a reference", columns, tuple(rows))
 
 
 def _median(row: lb.Row) -> Entry:
     look = "best strong" if row["best"] else ""
     return Entry("", look=look) if math.isnan(row["median"]) else estimate(row["median"], row["low"], row["high"], look)
-
-
-def _cost(cell: CellRecord) -> Entry:
-    return whole(cell.score_evaluations)._replace(note="self-reported" if cell.kind == "external" else "")
 
 
 def _verdict(row: lb.Row, usual: str) -> Entry:
@@ -167,12 +157,6 @@ def _status(cell: CellRecord) -> Entry:
     return Entry("ok", note="flagged" if flags else "", help="; ".join(flags.values())[:300])
 
 
-def _in_another_column(metric: str) -> bool:
-    """Costs have separate columns, whole paths a separate table."""
-    row = registry.metrics().get(metric)
-    return metric in (*PATH_METRICS, SEQUENTIAL) or (row is not None and row.need == "cost")
-
-
 def _help(metric: str) -> str:
     row = registry.metrics().get(metric)
     return f"{row.summary}; {row.goal}" if row else metric
@@ -195,7 +179,12 @@ def path_table(cells: Sequence[CellRecord]) -> Table | None:
     judged = [c for c in cells if c.kind == "chains" and c.status is Status.OK and "path_primary" in c.values]
     if not judged:
         return None
-    ordered = sorted(judged, key=lambda c: (not _converged(c), *_path_order(c)))
+
+    def order(cell: CellRecord) -> tuple[bool, float, float]:
+        """Largest equivalent n first; without one, by the primary metric."""
+        size, value = median_of(cell, "path_equivalent_n"), median_of(cell, "path_primary")
+        return not _converged(cell), -(size or 0.0), float("inf") if value is None else value
+
     primary = "primary metric of the path"
     columns = (
         Column("method", numeric=False),
@@ -206,7 +195,9 @@ def path_table(cells: Sequence[CellRecord]) -> Table | None:
         Column("burn-in", "discarded part of the run: a share if below 1, else iterations"),
         Column("score evaluations", "counted per replicate"),
     )  # fmt: skip
-    return Table("Markov chains by their whole path after burn-in", columns, tuple(_path_row(c) for c in ordered))
+    return Table(
+        "Markov chains by their whole path after burn-in", columns, tuple(map(_path_row, sorted(judged, key=order)))
+    )
 
 
 def _path_row(cell: CellRecord) -> Row:
@@ -226,12 +217,6 @@ def _path_row(cell: CellRecord) -> Row:
 def _converged(cell: CellRecord) -> bool:
     rhat = median_of(cell, "rhat")
     return rhat is not None and rhat <= MAX_RHAT
-
-
-def _path_order(cell: CellRecord) -> tuple[float, float]:
-    """Sort key: largest equivalent n first; without one, by the primary metric."""
-    size, primary = median_of(cell, "path_equivalent_n"), median_of(cell, "path_primary")
-    return (-(size or 0.0), float("inf") if primary is None else primary)
 
 
 def _summary(cell: CellRecord, metric: str) -> Entry:

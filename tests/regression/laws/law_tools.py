@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from parvibench.checks.ranks import ranks_of
-from parvibench.checks.summaries import Settings, as_values, generator_of
+from parvibench.checks.summaries import Settings, as_values, generator_of, ranks_of
 from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams

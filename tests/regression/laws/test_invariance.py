@@ -19,8 +19,16 @@ from law_tools import exact_draws, problem_at, ranks_along, run, summaries
 from torch import Tensor
 
 from parvibench.checks.question import Expected, Question, Values
-from parvibench.checks.ranks import rank_functions, rank_statistics, uniform_ranks
-from parvibench.checks.summaries import SETS, Settings, generator_of, laws, settings_of
+from parvibench.checks.summaries import (
+    SETS,
+    Settings,
+    generator_of,
+    laws,
+    rank_functions,
+    rank_statistics,
+    settings_of,
+    uniform_ranks,
+)
 from parvibench.core.registry import load_algorithm, load_task
 from parvibench.core.target import Target
 

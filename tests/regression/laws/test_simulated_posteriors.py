@@ -23,8 +23,15 @@ from torch import Generator, Tensor
 
 from parvibench.checks.question import Bound, Expected, Fixed, Question, Values
 from parvibench.checks.questions.density import is_gradient
-from parvibench.checks.ranks import rank_functions, rank_statistics, uniform_ranks
-from parvibench.checks.summaries import Settings, as_values, generator_of, settings_of
+from parvibench.checks.summaries import (
+    Settings,
+    as_values,
+    generator_of,
+    rank_functions,
+    rank_statistics,
+    settings_of,
+    uniform_ranks,
+)
 from parvibench.core import registry
 from parvibench.core.target import Target
 

@@ -1,12 +1,16 @@
-"""Row blocks that keep pairwise metrics small in memory, and evenly spaced rows."""
+"""What metrics share: what they need of their context, values replicate by replicate, blocks of rows, and evenly spaced rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from parvibench.core.metric import Context, NotApplicable
+
+_Value = TypeVar("_Value")
 #: Entries of one block of a pairwise matrix: 2 MB in float64, a few of which fit the cache together.
 BLOCK_ENTRIES = 2**18
 #: In single precision, updated in place: 4 MB; narrower ones would leave matrix products idle.
@@ -41,3 +45,18 @@ def evenly(count: int, most: int) -> Tensor:
     """At most ``most`` of the numbers 0, ..., ``count`` - 1, evenly spaced."""
     kept = min(count, most)
     return torch.arange(kept) * count // kept
+
+
+def given(value: _Value | None, otherwise: str) -> _Value:
+    """The value; ``NotApplicable`` with the reason ``otherwise`` where it is None."""
+    if value is None:
+        raise NotApplicable(otherwise)
+    return value
+
+
+def against_reference(
+    samples: Tensor, context: Context, distance: Callable[[Tensor, Tensor], float | Tensor]
+) -> Tensor:
+    """``distance`` of every replicate's samples (n, D) to the reference rows (m, D) that it is judged against: (R,)."""
+    values = [distance(x, context.reference_rows(r)) for r, x in enumerate(samples)]
+    return torch.tensor(values, dtype=samples.dtype)
