@@ -204,11 +204,13 @@ def _bandits(x: pd.DataFrame, board: Board) -> str:
 
 def _models(x: pd.DataFrame, board: Board) -> str:
     tasks = sorted(board.rows["task"].unique())
-    every = board.over_floor(x.index, tasks)
+    every = board.over_floor(x.index, tasks).assign(**{task: x[task] for task in x})
     near = (every <= NEAR).sum(axis=1)
     own = ["nuts", "nuts-dense", "adjusted-mclmc"]
     hold((near[own] == len(tasks) - 1).all())
-    first = ", ".join(f"{label} (all but {every.loc[label].idxmax()}, {three(every.loc[label].max())})" for label in own)
+    first = ", ".join(
+        f"{label} (all but {every.loc[label].idxmax()}, {three(every.loc[label].max())})" for label in own
+    )
     others = ", ".join(f"{label} on {near[label]}" for label in ("meads", "chees-hmc", "smc", "pathfinder", "laplace"))
     return (
         f"Four chains of 60,000 evaluations from Stan's start, their warm-up included, are near on {len(tasks) - 1} of {len(tasks)} "
