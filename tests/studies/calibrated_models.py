@@ -14,14 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-import torch
 
 import parvibench as pb
 from parvibench.checks.questions.simulated_data import Plan, calibrate
 from parvibench.core.registry import load_algorithm
+from parvibench.nn.masks import where
 from parvibench.targets.generative import Drawn, FromNumpyro, JaxPosteriors
 
-torch.set_num_threads(1)
 T, S = np.linspace(-1, 1, 8), np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 GROUPS, DESIGN = np.repeat(np.arange(5), 4), np.random.default_rng(4).normal(size=(20, 3))
 sample, plate = numpyro.sample, numpyro.plate
@@ -74,10 +73,8 @@ def series(y: Any, lag: int = 1) -> None:
 
 
 #: Data of any values: those of the runs are drawn.
-ZERO = {
-    f: np.full(n, 3.0)
-    for f, n in ((schools, 8), (counts, 20), (logistic, 20), (simplex, (2, 4)), (line, 8), (series, 20))
-}
+SIZES = {schools: 8, counts: 20, logistic: 20, simplex: (2, 4), line: 8, series: 20}
+ZERO = {model: np.full(size, 3.0) for model, size in SIZES.items()}
 
 
 class Pair(FromNumpyro):
@@ -103,16 +100,10 @@ class WrongMala(type(load_algorithm("mala"))):
 
     def step(self, problem: Any, settings: Any, state: Any, streams: Any) -> Any:
         eta = settings.step_size
-        there = type(state).at(
-            state.x + eta * state.score + (2 * eta) ** 0.5 * streams.normal("noise", state.x.shape[1:]), problem
-        )
+        x = state.x + eta * state.score + (2 * eta) ** 0.5 * streams.normal("noise", state.x.shape[1:])
+        there = type(state).at(x, problem)
         accept = streams.uniform("algorithm", state.x.shape[1:2]).log() < there.log_density - state.log_density
-        return type(state)(
-            *(
-                torch.where(accept.view(*accept.shape, *[1] * (new.dim() - 2)), new, old)
-                for new, old in zip(there, state, strict=True)
-            )
-        )
+        return where(accept, there, state)
 
 
 #: Model, algorithm, settings, plan, and the parameter that has to be named.
@@ -145,11 +136,8 @@ def main(kind: str, seeds: int) -> None:
         began = time.process_time()
         found = calibrate(held, method, settings, Plan(**({"evaluations": 1000, "seed": seed} | fewer | plan)))
         named = any(fault.name.startswith(words[0]) for fault in found.faults) if words else None
-        print(
-            f"{name}, seed {seed}: right {found.right}, named {named}, {time.process_time() - began:.0f} s CPU",
-            flush=True,
-        )
-        print(f"  {found}", flush=True)
+        spent = f"{time.process_time() - began:.0f} s of processor time"
+        print(f"{name}, seed {seed}: right {found.right}, named {named}, {spent}\n  {found}", flush=True)
 
 
 if __name__ == "__main__":
