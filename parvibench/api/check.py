@@ -1,17 +1,17 @@
 """``check``: samplers against known truth and a baseline; ``record``: the baseline; ``calibrate``: on a model of the user's."""
 
+from __future__ import annotations
+
 import datetime as dt
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from parvibench.checks import baseline as baselines
 from parvibench.checks import output as output
 from parvibench.checks import rounds
-from parvibench.checks.baseline import Baseline
 from parvibench.checks.questions import simulated_data
 from parvibench.checks.questions.simulated_data import Calibrated
 from parvibench.checks.rounds import Findings as Findings
@@ -21,7 +21,8 @@ from parvibench.core.algorithm import Algorithm, Exact
 from parvibench.core.errors import InputError
 from parvibench.targets.generative import generative
 
-from .plan import named_methods
+if TYPE_CHECKING:
+    from parvibench.checks.baseline import Baseline
 
 #: Iterations of an unregistered sampler, and the seed of its tests.
 ITERATIONS, SEED = 500, 1
@@ -76,6 +77,8 @@ def check(
     """
     how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
+        from .plan import named_methods  # plans and baselines load pandas, which takes longer than a sampler's check
+
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)
         if held:  # measured here, and known by no name
@@ -96,6 +99,8 @@ def check(
     findings = rounds.check(asked.questions, seed=_root(seed, names), workers=workers, notify=notify, **how)
     if baseline is None:
         return findings
+    from parvibench.checks import baseline as baselines
+
     sees = baselines.smallest_losses(asked.questions, rounds.Plan())
     return replace(findings, new=asked.new, incomparable=asked.incomparable, baseline=str(baseline), sees=sees)
 
@@ -118,7 +123,9 @@ def record(
     notify: Notify = _silent,
 ) -> tuple[Baseline, list[str] | None]:
     """Clean replicates of samplers for a baseline, and what differs from the file that is there; arguments as of ``check``."""
-    old = Baseline.load(baseline) if baseline.is_file() else None
+    from parvibench.checks import baseline as baselines
+
+    old = baselines.Baseline.load(baseline) if baseline.is_file() else None
     chosen = select_questions(algorithms=samplers, tasks=tasks, settings=each, iterations=iterations, baseline=True)
     date = f"{dt.date.today():%Y-%m-%d}"
     made = baselines.make(chosen.cells(old), seed=_root(seed, samplers), date=date, workers=workers, notify=notify)
