@@ -44,7 +44,7 @@ class Point(NamedTuple):
 
 
 def start(problem: Problem, method: str, noise: Tensor) -> Point:
-    """The problem's initial points, heading anywhere; ``UnsupportedError`` on a line."""
+    """The problem's initial points with random directions; ``UnsupportedError`` on a line."""
     if problem.dim < 2:
         raise UnsupportedError(f"{method} needs two dimensions or more: on a line no force turns a direction")
     x = problem.init()

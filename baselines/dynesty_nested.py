@@ -122,7 +122,7 @@ def _live(sampler: Any) -> tuple[Tensor, Tensor]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence about tracebacks, at a budget's end no news, and inefficient bounds, both of which dynesty prints."""
+    """Suppress what dynesty prints: tracebacks when a budget ends, and warnings of inefficient bounds."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),

@@ -40,7 +40,7 @@ class Settings(VariationalSettings):
 
 
 class Flow(NamedTuple):
-    """One flow at work."""
+    """One flow with its intermediate values."""
 
     y: Tensor  # what went in, (R, n, D)
     a: Tensor  # log scale, (R, n, D)

@@ -39,7 +39,7 @@ class Settings(VariationalSettings):
 
 
 class Coupling(NamedTuple):
-    """One coupling at work."""
+    """One coupling with its intermediate values."""
 
     first: bool  # whether the first half stays
     v: Tensor  # the half that is moved, before, (R, n, D_v)

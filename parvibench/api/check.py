@@ -77,7 +77,7 @@ def check(
     """
     how: dict[str, Any] = {"fail_fast": fail_fast, "stoppable": stoppable, "red": red}
     if isinstance(sampler, Algorithm | type):
-        from .plan import named_methods  # plans and baselines load pandas, which takes longer than a sampler's check
+        from .plan import named_methods  # plans and baselines load pandas, which other checks do not need
 
         (entry,), held = named_methods([sampler])
         assert isinstance(entry, dict)

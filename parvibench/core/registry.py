@@ -162,7 +162,7 @@ def load_task(name: str) -> Task:
         return _from_place(name)
     if name not in tasks() and name in _own:
         return _own[name][0]
-    own = "A task of your own is named by its place, 'file.py:OBJECT' or 'module:OBJECT'; one from another package "
+    own = "Give a task of your own as 'file.py:OBJECT' or 'module:OBJECT'; a task from another package "
     return load_object(_target("task", name, tasks(), f"{own}must be installed and listed under {_ENTRIES}tasks'."))
 
 
