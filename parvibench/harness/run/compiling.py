@@ -40,6 +40,7 @@ def require_compiler(device: str) -> None:
 
 #: Steps of a chunk, and operations of a step, from which recording pays: it takes as long as some hundreds of the steps.
 _STEPS, _OPERATIONS = 1000, 80
+_WITH_NUMBERS = {getattr(torch.ops.aten, name).Tensor for name in ("add", "sub", "mul", "div")}
 _MOST_FUSED = 1000  #: A density of more operations is not fused.
 _MOST_RECORDS = 8  #: of one step, for different numbers in its state
 _TOLERANCE = 1e-4  #: of a replay beside the plain step, in units of the largest number of each tensor
@@ -162,8 +163,7 @@ class _Record:
 
     def replayed(self, leaves: list[Any], streams: Streams) -> Any:
         """What the step gives, without charges."""
-        with torch.no_grad():
-            made = self._run(*(leaves[i] for i in self._places), *self._inputs(streams.step, leaves, streams))
+        made = self._run(*(leaves[i] for i in self._places), *self._inputs(streams.step, leaves, streams))
         return tree_unflatten(self._after(streams.step, leaves, made), self._tree)
 
     def is_due_check(self) -> bool:
@@ -212,12 +212,20 @@ def _graph_of(function: Callable[..., Any], inputs: list[Tensor]) -> torch.fx.Gr
 def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Callable[..., Any], int]:
     """The operations of a function for PyTorch's interpreter of TorchScript, on a GPU one graph of launches; their number."""
     graph = _graph_of(function, inputs)
-    number = sum(node.op == "call_function" for node in graph.graph.nodes)
+    operations = [node for node in graph.graph.nodes if node.op == "call_function"]
+    for node in operations:  # numbers that meet tensors become tensors of their type, which PyTorch would make each time
+        if node.target in _WITH_NUMBERS and isinstance(node.args[1], float | int):
+            like, name = node.args[0].meta["val"], f"_number_{node.name}"
+            if like.is_floating_point():
+                graph.register_buffer(name, torch.tensor(node.args[1], dtype=like.dtype, device=like.device))
+                with graph.graph.inserting_before(node):
+                    node.update_arg(1, graph.graph.get_attr(name))
+    graph.recompile()
     if inputs[0].is_cuda:
-        return _Captured(graph.forward, inputs), number
+        return _Captured(graph.forward, inputs), len(operations)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its age, and of constants in the record, which are meant
-        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False), number
+        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False), len(operations)
 
 
 def fused(plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> Evaluation:
