@@ -43,13 +43,15 @@ _STEPS, _OPERATIONS = 1000, 80
 _WITH_NUMBERS = {getattr(torch.ops.aten, name).Tensor for name in ("add", "sub", "mul", "div")}
 _MOST_FUSED = 1000  #: A density of more operations is not fused.
 _MOST_RECORDS = 8  #: of one step, for different numbers in its state
-_TOLERANCE = 1e-4  #: of a replay beside the plain step, in units of the largest number of each tensor
+_TOLERANCE = 1e-4  #: of a replay and the plain step, in units of the largest number of each tensor
 
 
 class RecordedStep:
-    """An algorithm's bound ``step`` that is recorded when it is called for the second time, and replayed from then on.
+    """An algorithm's bound ``step`` that is recorded when it is called for the third time, and replayed from then on.
 
-    Beside the first three replays of a record, and those whose number is a power of two, the plain step is taken; its
+    Whenever the numbers of the state are those of no record for the second time, there is another one.
+
+    With the first three replays of a record, and those whose number is a power of two, the plain step is taken too; its
     result counts, and where both differ the step is plain from there on. A replay draws from the streams and charges the
     meter as the step does. Of a step with a program of its own the density alone is recorded, and fused.
 
@@ -64,6 +66,7 @@ class RecordedStep:
         self._step = self._own or step
         self._problem: Problem | None = None  # of the last call
         self._records: list[_Record] = []
+        self._missed = 0  # steps since the last record that none fits
         self._least = 0 if horizon is None else _OPERATIONS
         self.seconds = 0.0  #: spent on recording and compiling so far
         self.part = "density" if self._own else "steps"  #: what is recorded
@@ -75,7 +78,7 @@ class RecordedStep:
         """The state after one step."""
         given = problem, settings, state, streams
         if problem is not self._problem:
-            self._problem, self._records, began = problem, [], time.perf_counter()
+            self._problem, self._records, self._missed, began = problem, [], 0, time.perf_counter()
             if self._own is None:
                 return self._step(*given)
             problem.evaluate_by(lambda plain: fused(plain, partial(setattr, self, "left_plain")))
@@ -91,6 +94,9 @@ class RecordedStep:
                 problem.meter.charge(**charge)
             return record.replayed(leaves, streams)
         result, began = self._step(*given), time.perf_counter()
+        self._missed += record is None
+        if record is None and self._missed < 2:
+            return result
         try:
             if record is None:
                 record = self._record(given, leaves, tree)
@@ -104,6 +110,7 @@ class RecordedStep:
         if len(self._records) == _MOST_RECORDS:
             raise NotRecordableError(f"it depends on more than its numbers: {self._records[-1].conditions[-1]:.200}")
         self._records.append(_Record(self._step, given, leaves, tree))
+        self._missed = 0
         if self._records[-1].operations < self._least:
             raise NotRecordableError(f"recording pays from {_OPERATIONS} operations on")
         return self._records[-1]
@@ -167,7 +174,7 @@ class _Record:
         return tree_unflatten(self._after(streams.step, leaves, made), self._tree)
 
     def is_due_check(self) -> bool:
-        """Whether the next replay, which this counts, is one beside the plain step."""
+        """Whether the plain step is taken with the next replay, which this counts."""
         self._replays += 1
         return self._replays == 3 or not self._replays & (self._replays - 1)
 
@@ -213,7 +220,9 @@ def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Cal
     """The operations of a function for PyTorch's interpreter of TorchScript, on a GPU one graph of launches; their number."""
     graph = _graph_of(function, inputs)
     operations = [node for node in graph.graph.nodes if node.op == "call_function"]
-    for node in operations:  # numbers that meet tensors become tensors of their type, which PyTorch would make each time
+    for (
+        node
+    ) in operations:  # numbers that meet tensors become tensors of their type, which PyTorch would make each time
         if node.target in _WITH_NUMBERS and isinstance(node.args[1], float | int):
             like, name = node.args[0].meta["val"], f"_number_{node.name}"
             if like.is_floating_point():
