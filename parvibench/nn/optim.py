@@ -82,10 +82,6 @@ def _fused(
     )  # fmt: skip
 
 
-@torch.library.register_fake("parvibench::adam_")
-def _adam_of_shapes(*_: object) -> None: ...
-
-
 def adam_(
     parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, betas: tuple[float, float], epsilon: float
 ) -> None:

@@ -135,7 +135,7 @@ def test_state_hidden_in_python_is_found_by_the_checks() -> None:
     hidden = Hidden()
     recorded = RecordedStep(hidden.step)
     walked(hidden, recorded, 9)
-    assert "at step 2:" in recorded.left_plain
+    assert "at step 1:" in recorded.left_plain
     late = Hidden()
     late.begins = 6  # the step counts while it is recorded, and at checks
     recorded = RecordedStep(late.step)
