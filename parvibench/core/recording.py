@@ -72,7 +72,8 @@ class Number:
         return round(self._fixed(), *digits)
 
     def __bool__(self) -> bool:
-        return bool(self != 0)
+        self.trace.conditions.append(f"bool({self.code}) is {bool(self.value)}")
+        return bool(self.value)
 
 
 def as_tensor(value: float) -> Tensor:

@@ -211,9 +211,7 @@ def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Cal
     """The operations of a function for PyTorch's interpreter of TorchScript, on a GPU one graph of launches; their number."""
     graph = _graph_of(function, inputs)
     operations = [node for node in graph.graph.nodes if node.op == "call_function"]
-    for (
-        node
-    ) in operations:  # numbers that meet tensors become tensors of their type, which PyTorch would make each time
+    for node in operations:  # PyTorch would make tensors of the numbers that meet some, each time
         if node.target in _WITH_NUMBERS and isinstance(node.args[1], float | int):
             like, name = node.args[0].meta["val"], f"_number_{node.name}"
             if like.is_floating_point():
@@ -225,7 +223,7 @@ def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Cal
         return _Captured(graph.forward, inputs), len(operations)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its age, and of constants in the record, which are meant
-        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False), len(operations)
+        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False), len(operations)  # type: ignore[no-untyped-call]
 
 
 def fused(plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> Evaluation:
@@ -263,7 +261,7 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
         fast: Any = torch._inductor.compile(graph, [points])
         fast = _Captured(fast, [points]) if x.is_cuda else fast
     torch.testing.assert_close(tuple(fast(x)), right, rtol=1e-3, atol=1e-3, equal_nan=True)
-    return fast  # type: ignore[no-any-return]
+    return fast
 
 
 class _Captured:
