@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from parvibench.core.recording import as_tensor
+from .recording import as_tensor
 
 
 class Moments(NamedTuple):

@@ -14,7 +14,6 @@ from parvibench.core import registry
 from parvibench.core.algorithm import Algorithm, ParticleState, take_steps
 from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted
-from parvibench.core.recording import Number, Trace
 from parvibench.core.streams import Streams
 from parvibench.harness.run.chunks import Chunk
 from parvibench.harness.run.compiling import RecordedStep
@@ -22,6 +21,7 @@ from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.run.stepping import step_mode
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import Suite
+from parvibench.nn.recording import Number, Trace
 
 NUMPY, VALUES = "it leaves PyTorch for NumPy", "values decide which operations follow"
 #: What stays plain on a CPU, and a part of the reason.

@@ -18,10 +18,10 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from parvibench.core.algorithm import Method
 from parvibench.core.errors import InputError
-from parvibench.core.recording import NotRecordableError, Number, Trace
 from parvibench.core.sequential import GrowingProblem
 from parvibench.core.streams import Streams
 from parvibench.core.task import Evaluation, Problem
+from parvibench.nn.recording import NotRecordableError, Number, Trace
 
 
 def require_compiler(device: str) -> None:

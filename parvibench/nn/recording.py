@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .streams import Streams
+from parvibench.core.streams import Streams
 
 
 class NotRecordableError(Exception):
