@@ -53,7 +53,7 @@ class Plan:
         """The plan of ``run``'s arguments of the same names.
 
         Raises:
-            InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
+            InputError: unknown names, bad settings or options, or objects on a cluster.
         """
         execution = execution or Execution.of(**options)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
@@ -75,8 +75,6 @@ class Plan:
         chosen = select(loaded, names, named, execution)
         selected, left_out = opened(chosen)
         device = resolve_device(execution.device)
-        if execution.compiled:
-            require_compiler(device)
         source = suite if isinstance(suite, str) else selected.name
         executor = make_executor(execution, device)
         return cls(
@@ -90,7 +88,8 @@ class Plan:
             tuned: whether a suite that lists a grid of step sizes must have tuned values.
 
         Raises:
-            InputError: invalid settings, a suite without tuned step sizes, or a run that is not as in the edition.
+            InputError: invalid settings, a suite without tuned step sizes, no compiler, or a run that is not as in the
+                edition.
         """
         cells = self._expanded
         if self.execution.edition is not None:
@@ -111,7 +110,10 @@ class Plan:
     @cached_property
     def _expanded(self) -> list[Cell]:
         compiled = self.execution.compiled
-        return expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
+        cells = expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
+        if any(cell.spec.compiled and cell.load()[1].compiled_step() for cell in cells):
+            require_compiler(self.device)
+        return cells
 
 
 def opened(suite: Suite) -> tuple[Suite, list[str]]:

@@ -29,7 +29,7 @@ from parvibench.core import registry
 from parvibench.core.errors import printable
 from parvibench.core.result import CellRecord, Status
 from parvibench.harness.run.clock import Clock, peak_memory, reset_peak_memory
-from parvibench.harness.run.compiling import CompiledStep, require_compiler
+from parvibench.harness.run.compiling import RecordedStep, require_compiler
 from parvibench.harness.session import resolve_device
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.workers.executors import Job, Notify
@@ -147,7 +147,7 @@ def nuts(target: str, chains: int, device: str, steps: int, *, compiled: bool) -
     stepper = Stepper(target, "nuts", {"warmup_steps": 16}, chains, device=device, horizon=200)
     stepper.run(18)
     if compiled:
-        stepper.advance = CompiledStep(stepper.advance, device)
+        stepper.advance = RecordedStep(stepper.advance)
     before = stepper.problem.meter.charged
     row = clocked(lambda: stepper.run(1), device, steps)
     taken = 3 + 5 * max(1, steps // 5)

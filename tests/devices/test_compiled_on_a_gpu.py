@@ -7,7 +7,7 @@ from torch import Tensor
 
 from parvibench.core import registry
 from parvibench.core.algorithm import floating_tensors
-from parvibench.harness.run.compiling import CompiledStep
+from parvibench.harness.run.compiling import RecordedStep
 
 pytestmark = [
     pytest.mark.gpu,
@@ -15,8 +15,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # of PyTorch's compiler
 ]
 METHODS = {n: registry.load_method(n) for n, row in registry.algorithms().items() if row.kind != "anchor"}
-#: Before version 2.13 PyTorch's compiler loses the fields of what ``_replace`` made.
-REPLACING = {"sifg", "ada-sifg", "l2-gf", "ada-gwg", "mclmc", "adjusted-mclmc", "parallel-tempering"}
 COMPILED = [n for n, m in METHODS.items() if not m.library and not m.host_bound and m.max_chunk != 1]
 
 
@@ -27,7 +25,7 @@ def states(name: str, task: str, dtype: torch.dtype, steps: int, *, compiled: bo
     problem = target.problem((0, 1, 2), 0, "cuda", dtype, particles=20, full_batch=full)
     run = Run(name, problem, 80, **dict(method.example.quick))
     if compiled:
-        run.advance = CompiledStep(run.advance, "cuda")
+        run.advance = RecordedStep(run.advance)
     found = []
     for _ in range(steps):
         run.steps(1)
@@ -41,8 +39,6 @@ def test_compiled_steps_are_the_plain_ones(name: str, task: str) -> None:
     """In single precision, where a compiler contracts and reorders."""
     if METHODS[name].needs - registry.load_task(task).provides:
         pytest.skip(f"{task} lacks what {name} needs")
-    if name in REPLACING and tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
-        pytest.skip(f"PyTorch {torch.__version__} cannot compile {name}")
     pairs = zip(*(states(name, task, torch.float32, 6, compiled=c) for c in (False, True)), strict=True)
     for number, (plain, compiled) in enumerate(pairs):
         for a, b in zip(plain, compiled, strict=True):

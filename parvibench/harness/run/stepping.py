@@ -15,7 +15,6 @@ from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.sequential import GrowingProblem
-from parvibench.harness.suite.cells import Cell
 
 from .chunks import Chunk
 from .clock import Clock
@@ -31,11 +30,9 @@ _FORECAST_STEPS, _ENOUGH_S = 6, 1.0  #: Steps that a forecast takes, fewer when 
 SO_FAR = ("log_z", "log_z_se", "log_z_doubt")
 
 
-def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
-    """Without gradients where the algorithm takes none; the compiler does not know inference mode well."""
-    if algorithm.differentiates:
-        return nullcontext()
-    return torch.no_grad() if cell.spec.compiled else torch.inference_mode()
+def step_mode(algorithm: Algorithm) -> AbstractContextManager[Any]:
+    """Without gradients where the algorithm takes none."""
+    return nullcontext() if algorithm.differentiates else torch.inference_mode()
 
 
 class Trial:
@@ -57,7 +54,7 @@ class Trial:
         if forecast and isinstance(problem, GrowingProblem):  # steps on all of the data, as most of a run's are
             turns = torch.arange(problem.posterior.rows, device=cell.spec.device) % problem.posterior.n_actions
             problem.posterior.observe(turns.expand(len(chunk.replicates), -1))
-        with step_mode(cell, algorithm):
+        with step_mode(algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _TRIAL_STEPS)
             self.setup = timer() - start
             first_steps = take_steps(advance, problem, settings, state)
@@ -107,7 +104,7 @@ class Stepper:
     """Takes the steps of a chunk, a block at a time."""
 
     steps: Iterator[tuple[Any, Any]]  #: see ``take_steps``
-    advance: Advance  #: the algorithm's ``step``, or a compiled one, which they call
+    advance: Advance  #: the algorithm's ``step``, or a recorded one, which they call
     meter: Meter
     clock: Clock  #: runs while steps are taken
     recorder: PathRecorder | RecentPositions | None  #: is offered every position
