@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -63,15 +62,6 @@ def adam(
     return parameters, Moments(first, second, steps)
 
 
-#: PyTorch's fused kernel of one tensor: TorchScript loses operators that write to lists of tensors.
-torch.library.define(
-    "parvibench::adam_",
-    "(Tensor(a!) x, Tensor grad, Tensor(b!) first, Tensor(c!) second, Tensor steps, Tensor rate, "
-    "float beta1, float beta2, float epsilon) -> ()",
-)
-
-
-@torch.library.impl("parvibench::adam_", "CPU")
 def _fused(
     x: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: Tensor, rate: Tensor,
     beta1: float, beta2: float, epsilon: float,
@@ -82,6 +72,11 @@ def _fused(
     )  # fmt: skip
 
 
+#: PyTorch's fused kernel of one tensor: TorchScript loses operators that write to lists of tensors.
+torch.library.define("parvibench::adam_", torch.library.infer_schema(_fused, mutates_args=("x", "first", "second")))
+torch.library.impl("parvibench::adam_", "CPU", _fused)
+
+
 def adam_(
     parameters: Tensor, grad: Tensor, moments: Moments, learning_rate: float, betas: tuple[float, float], epsilon: float
 ) -> None:
@@ -89,8 +84,8 @@ def adam_(
     first, second, steps = moments
     first.lerp_(grad, 1 - betas[0])
     second.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
-    spread = second.sqrt().div_(math.sqrt(1 - betas[1] ** steps)).add_(epsilon)
-    parameters.addcdiv_(first, spread, value=-learning_rate / (1 - betas[0] ** steps))
+    spread = second.sqrt() / (1 - betas[1] ** steps) ** 0.5 + epsilon  # numbers of a record are no arguments of kernels
+    parameters.addcdiv_(first * (-learning_rate / (1 - betas[0] ** steps)), spread)
 
 
 def sgd_nesterov(

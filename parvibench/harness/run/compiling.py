@@ -1,7 +1,6 @@
 """Steps recorded as programs of tensor operations: the same operations, without the Python between them."""
 
 import importlib.util
-import itertools
 import math
 import os
 import shutil
@@ -17,11 +16,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from parvibench.core.algorithm import Method
-from parvibench.core.errors import InputError
+from parvibench.core.errors import InputError, UnsupportedError
 from parvibench.core.sequential import GrowingProblem
 from parvibench.core.streams import Streams
 from parvibench.core.task import Evaluation, Problem
-from parvibench.nn.recording import NotRecordableError, Number, Trace
+from parvibench.nn.recording import NotRecordableError, Trace, formula_of
 
 
 def require_compiler(device: str) -> None:
@@ -38,158 +37,167 @@ def require_compiler(device: str) -> None:
         )
 
 
-#: Steps of a chunk, and operations of a step, from which recording pays: it takes as long as some hundreds of the steps.
-_STEPS, _OPERATIONS = 1000, 80
-_WITH_NUMBERS = {getattr(torch.ops.aten, name).Tensor for name in ("add", "sub", "mul", "div")}
-_MOST_FUSED = 1000  #: A density of more operations is not fused.
+#: Seconds that steps must be foreseen to take for a record, which takes as long as some thousands of its operations.
+_LEAST_S = 3.0
 _MOST_RECORDS = 8  #: of one step, for different numbers in its state
-_TOLERANCE = 1e-5  #: relative, of a replay and the plain step, whose kernels are the same
+_COUNTING = 5  #: The first replay of a record that counts.
+_CHOSEN = 16  #: The replay of a record at which the faster of replay and plain step is chosen.
+#: Largest relative difference of a replay and the plain step, whose kernels are the same; some of a GPU add in any order.
+_TOLERANCE = {"cpu": 0.0, "cuda": 1e-5}
+_MOST_FUSED = 1000  #: A density of more operations is not fused.
 
 
 class RecordedStep:
     """An algorithm's bound ``step`` that is recorded when it is called for the second time, and replayed from then on.
 
-    When a state fits none of the records for the second time, another one is made. With the first three replays of a record, and those whose number is a power of two, the plain step is taken too; its
-    result counts, and where both differ the step is plain from there on. A replay draws from the streams and charges the
-    meter as the step does. Of a step with a program of its own the density alone is recorded, and fused.
+    When a state fits none of the records for the second time, another one is made. With the first four replays of a
+    record, and those whose number is a power of two, the plain step is taken too, whose result counts. Where both differ,
+    or replays are slower, all further steps are plain. A replay draws from the streams and charges the meter as the step
+    does. Of a step with a program of its own the density alone is recorded, and fused.
 
     Args:
         step: the method.
-        horizon: steps that are foreseen, of few of which none is recorded; by default any are.
+        foreseen: seconds that its steps take in all; no short run is recorded.
     """
 
-    def __init__(self, step: Callable[..., Any], horizon: float | None = None) -> None:
+    def __init__(self, step: Callable[..., Any], foreseen: float = math.inf) -> None:
         method = getattr(step, "__self__", None)
         self._own = method.compiled_step() if isinstance(method, Method) else None
         self._step = self._own or step
-        self._problem: Problem | None = None  # of the last call
+        self._problem: Problem | None = None  # whose density is fused for an own step
         self._records: list[_Record] = []
         self._missed = 0  # steps since the last record that none fits
-        self._least = 0 if horizon is None else _OPERATIONS
         self.seconds = 0.0  #: spent on recording and compiling so far
         self.part = "density" if self._own else "steps"  #: what is recorded
         self.left_plain = ""  #: why that is plain, or empty
-        if self._own is None and horizon is not None and horizon < _STEPS:
-            self.left_plain = f"recording pays from {_STEPS} steps on, these are {horizon:.0f}"
+        if self._own is None and foreseen < _LEAST_S:
+            self.left_plain = f"they take {foreseen:.2g} s in all, and recording pays from {_LEAST_S:g} s on"
 
     def __call__(self, problem: Problem, settings: Any, state: Any, streams: Streams) -> Any:
-        """The state after one step."""
+        """The state after one step.
+
+        Raises:
+            UnsupportedError: a replay differs after others have counted: the step depends on more than its arguments.
+        """
         given = problem, settings, state, streams
-        if problem is not self._problem:
-            self._problem, self._records, self._missed, began = problem, [], 0, time.perf_counter()
-            if self._own is not None:
-                problem.evaluate_by(lambda plain: fused(plain, partial(setattr, self, "left_plain")))
-                result = self._own(*given)  # which compiles its program and the density
-                self.seconds += time.perf_counter() - began
-                return result
+        if self._own and problem is not self._problem:  # the first call compiles the program and the density
+            self._problem, began = problem, time.perf_counter()
+            problem.evaluate_by(lambda plain: fused(plain, partial(setattr, self, "left_plain")))
+            result = self._own(*given)
+            self.seconds += time.perf_counter() - began
+            return result
         if self._own or self.left_plain:
             return self._step(*given)
-        leaves, tree = tree_flatten(state)
-        record = next((r for r in self._records if r.fits(leaves, streams.step)), None)
-        if record is not None and not record.is_due_check():
-            for charge in record.charges:
-                problem.meter.charge(**charge)
-            return record.replayed(leaves, streams)
-        result, began = self._step(*given), time.perf_counter()
-        self._missed += record is None
-        if record is None and self._missed < 2:
-            return result
+        leaves = tree_leaves(state)
+        record = next((r for r in self._records if r.fits(leaves, streams)), None)
+        if record is None:
+            self._missed += 1
+            return self._step(*given) if self._missed < 2 else self._checked(None, given)
+        record.replays += 1
+        if record.replays < _COUNTING or not record.replays & (record.replays - 1):
+            return self._checked(record, given)
+        for charge in record.charges:
+            problem.meter.charge(**charge)
+        return record.replayed(leaves, streams)
+
+    def _checked(self, record: "_Record | None", given: tuple[Any, ...]) -> Any:
+        """What the plain step gives, compared with a replay, of a new record if there is none."""
+        _, _, state, streams = given
+        result, plain = _timed(streams.device, lambda: self._step(*given))
+        began = time.perf_counter()
         try:
-            if record is None:
-                record = self._record(given, leaves, tree)
-            both = (tree_leaves(x) for x in (record.replayed(leaves, streams), result))
-            torch.testing.assert_close(*both, rtol=_TOLERANCE, atol=0.0, equal_nan=True)
+            record = record or self._recorded(given)
+            replay, replayed = _timed(streams.device, lambda: record.replayed(tree_leaves(state), streams))
+            within = _TOLERANCE[streams.device.type]
+            pair = tree_leaves(replay), tree_leaves(result)
+            torch.testing.assert_close(*pair, rtol=within, atol=within / 1000, equal_nan=True)
         except Exception as error:  # whatever a step does: the plain one is right
+            if record and record.replays > _COUNTING:
+                raise UnsupportedError(
+                    f"a replay differs from step {streams.step}: run it without --compile"
+                ) from error
             self.left_plain = f"at step {streams.step}: {_reason(error)}"
+        else:
+            record.least = min(record.least[0], plain), min(record.least[1], replayed)
+            if record.replays == _CHOSEN and record.least[0] < record.least[1]:
+                self.left_plain = "they are faster than replays"
         self.seconds += time.perf_counter() - began
         return result
 
-    def _record(self, given: Any, leaves: list[Any], tree: Any) -> "_Record":
+    def _recorded(self, given: tuple[Any, ...]) -> "_Record":
         if len(self._records) == _MOST_RECORDS:
-            raise NotRecordableError(f"it depends on more than its numbers: {self._records[-1].conditions[-1]:.200}")
-        self._records.append(_Record(self._step, given, leaves, tree))
+            raise NotRecordableError("numbers of the state change the operations again and again")
+        self._records.append(_Record(self._step, *given))
         self._missed = 0
-        if self._records[-1].operations < self._least:
-            raise NotRecordableError(f"recording pays from {_OPERATIONS} operations on")
         return self._records[-1]
 
 
 class _Record:
     """The operations of a step for the layout of its state, and for the conditions that it was recorded under."""
 
-    def __init__(self, step: Callable[..., Any], given: Any, leaves: list[Any], tree: Any) -> None:
-        problem, settings, _, streams = given
+    def __init__(self, step: Callable[..., Any], problem: Problem, settings: Any, state: Any, streams: Streams) -> None:
         if isinstance(problem, GrowingProblem):
             raise NotRecordableError("the data grow from step to step")
+        leaves, tree = tree_flatten(state)
+        self._layout = [_layout(x) for x in leaves]
         self._places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
-        self._layout = [_layout(leaves[i]) for i in self._places]
 
-        def followed(trace: Trace, tensors: Iterator[Tensor]) -> Any:
-            held = [
-                next(tensors) if isinstance(x, Tensor)
-                else Number(trace, f"n[{i}]", x) if type(x) in (int, float) else x
-                for i, x in enumerate(leaves)
-            ]  # fmt: skip
+        def followed(tensors: Iterator[Tensor], inputs: Iterator[Tensor] | None = None) -> tuple[Trace, list[Any], Any]:
+            trace = Trace(leaves, streams, inputs)
+            held = [next(tensors) if isinstance(x, Tensor) else trace.leaf(i) for i, x in enumerate(leaves)]
             before = problem.meter, problem.streams
-            problem.meter, problem.streams = trace, trace.streams
+            problem.meter, problem.streams = trace, trace.streams  # type: ignore[assignment]
             try:
-                return tree_flatten(step(problem, settings, tree_unflatten(held, tree), trace.streams))
+                return trace, *tree_flatten(step(problem, settings, tree_unflatten(held, tree), trace.streams))
             finally:
                 problem.meter, problem.streams = before
 
+        last: list[Any] = []
+
+        def again(*inputs: Tensor) -> tuple[Tensor, ...]:
+            each = iter(inputs)
+            last[:] = followed(each, each)
+            return tuple(x for x in last[1] if isinstance(x, Tensor))
+
         with torch.inference_mode(False), torch.no_grad():
-            tensors = [_copied(leaves[i]) for i in self._places]
-            first = Trace(streams)
-            followed(first, iter(tensors))
-            last: list[Any] = []
-
-            def again(*inputs: Tensor) -> tuple[Tensor, ...]:
-                each = iter(inputs)
-                taken = [next(each) for _ in tensors]
-                trace = Trace(streams, each)
-                outputs, after = followed(trace, iter(taken))
-                last[:] = trace, outputs, after
-                return tuple(x for x in outputs if isinstance(x, Tensor))
-
-            self._run, self.operations = _replayable(again, tensors + [_copied(x) for x in first.values])
+            tensors = [leaves[i] for i in self._places]
+            first, *_ = followed(iter(tensors))
+            self._run = _replayable(again, [_copied(x, streams.device) for x in tensors + first.values])
         trace, outputs, self._tree = last
-        constants = [f"n[{i}] == {x!r}" for i, x in enumerate(leaves) if isinstance(x, bool | str)]
-        self.charges, self.conditions = trace.charges, [f"len(n) == {len(leaves)}", *constants, *trace.conditions]
-        count = itertools.count()
-        after = [f"o[{next(count)}]" if isinstance(x, Tensor) else getattr(x, "code", repr(x)) for x in outputs]
-        self._holds = _function("step, n", " and ".join(dict.fromkeys(self.conditions)))
-        self._inputs = _function("step, n, streams", f"[{', '.join(trace.inputs)}]")
-        self._after = _function("step, n, o", f"[{', '.join(after)}]")
-        self._replays = 0
+        self.charges, self._conditions, self._inputs = trace.charges, trace.conditions, trace.inputs
+        self._outputs = [None if isinstance(x, Tensor) else formula_of(x) for x in outputs]
+        self.replays = 0
+        self.least = math.inf, math.inf  #: seconds of the plain step and of a replay
 
-    def fits(self, leaves: list[Any], step: int) -> bool:
+    def fits(self, leaves: list[Any], streams: Streams) -> bool:
         """Whether the layout and the numbers of a state are those of the record."""
-        return bool(self._holds(step, leaves)) and [_layout(leaves[i]) for i in self._places] == self._layout
+        alike = [_layout(x) for x in leaves] == self._layout
+        return alike and all(formula(leaves, streams) == value for formula, value in self._conditions)
 
     def replayed(self, leaves: list[Any], streams: Streams) -> Any:
         """What the step gives, without charges."""
-        made = self._run(*(leaves[i] for i in self._places), *self._inputs(streams.step, leaves, streams))
-        return tree_unflatten(self._after(streams.step, leaves, made), self._tree)
-
-    def is_due_check(self) -> bool:
-        """Whether the plain step is taken with the next replay, which this counts."""
-        self._replays += 1
-        return self._replays == 3 or not self._replays & (self._replays - 1)
+        inputs = [formula(leaves, streams) for formula in self._inputs]
+        made = iter(self._run(*(leaves[i] for i in self._places), *inputs))
+        after = [next(made) if formula is None else formula(leaves, streams) for formula in self._outputs]
+        return tree_unflatten(after, self._tree)
 
 
-def _function(arguments: str, code: str) -> Callable[..., Any]:
-    """A function of the code of a trace: numbers, arithmetic, and draws of streams whose names are quoted."""
-    names = {"tensor": torch.tensor, "torch": torch, "inf": math.inf, "nan": math.nan}
-    made: Callable[..., Any] = eval(f"lambda {arguments}: {code}", names)
-    return made
+def _timed(device: torch.device, work: Callable[[], Any]) -> tuple[Any, float]:
+    """A result and the seconds that it took."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    wait()
+    began = time.perf_counter()
+    result = work()
+    wait()
+    return result, time.perf_counter() - began
 
 
-def _layout(x: Tensor) -> tuple[Any, ...]:
-    return x.dtype, x.shape, x.stride()
+def _layout(x: Any) -> tuple[Any, ...]:
+    return (x.dtype, x.shape, x.stride()) if isinstance(x, Tensor) else (type(x),)
 
 
-def _copied(x: Tensor) -> Tensor:
-    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device).copy_(x)
+def _copied(x: Tensor, device: torch.device) -> Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=device).copy_(x)
 
 
 def _reason(error: Exception) -> str:
@@ -207,23 +215,15 @@ def _graph_of(function: Callable[..., Any], inputs: list[Tensor]) -> torch.fx.Gr
     return make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
 
 
-def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> tuple[Callable[..., Any], int]:
-    """The operations of a function for PyTorch's interpreter of TorchScript, on a GPU one graph of launches; their number."""
+def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> Callable[..., Any]:
+    """The operations of a function for PyTorch's interpreter of TorchScript, on a GPU one graph of launches."""
     graph = _graph_of(function, inputs)
-    operations = [node for node in graph.graph.nodes if node.op == "call_function"]
-    for node in operations:  # PyTorch would make tensors of the numbers that meet some, each time
-        if node.target in _WITH_NUMBERS and isinstance(node.args[1], float | int):
-            like, name = node.args[0].meta["val"], f"_number_{node.name}"
-            if like.is_floating_point():
-                graph.register_buffer(name, torch.tensor(node.args[1], dtype=like.dtype, device=like.device))
-                with graph.graph.inserting_before(node):
-                    node.update_arg(1, graph.graph.get_attr(name))
-    graph.recompile()
     if inputs[0].is_cuda:
-        return _Captured(graph.forward, inputs), len(operations)
+        return _Captured(graph.forward, inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its age, and of constants in the record, which are meant
-        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False), len(operations)  # type: ignore[no-untyped-call]
+        made: Callable[..., Any] = torch.jit.trace(graph.forward, tuple(inputs), check_trace=False)
+    return made
 
 
 def fused(plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> Evaluation:
@@ -268,7 +268,7 @@ class _Captured:
     """A CUDA graph of a function."""
 
     def __init__(self, function: Callable[..., Any], inputs: list[Tensor]) -> None:
-        self._inputs, self._graph = [_copied(x) for x in inputs], torch.cuda.CUDAGraph()
+        self._inputs, self._graph = [_copied(x, x.device) for x in inputs], torch.cuda.CUDAGraph()
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):  # libraries allocate when they are first called, which a graph cannot hold

@@ -86,7 +86,7 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     advance: Advance = chunk.method.step
     trial = Trial(chunk, advance)
     if cell.spec.compiled:
-        advance = RecordedStep(advance, trial.horizon)
+        advance = RecordedStep(advance, trial.pace * trial.horizon)
     run = _Run(chunk, judge, notify, snapshot if chunk.method.resumable else None)
     run.result.overheads["warmup"], run.result.start = trial.seconds, trial.start
     before = reference_seconds(device)
