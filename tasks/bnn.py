@@ -38,7 +38,6 @@ from .bnn_network import RATE, Model, Network
 from .bnn_posterior import BNNTarget, HeldOut, stacked, with_ones
 
 _MAX_START_ROWS = 1000
-_FULL_BATCH_UP_TO = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +117,10 @@ def fields_of(
     ``code`` says whose protocol it is, if not the standard one; a ``bundled`` data set comes with scikit-learn.
     """
     origin = f", as in {code}'s code" if code else ""
-    full = {"full-batch"} if training <= _FULL_BATCH_UP_TO else set()
     return {
         "dim": model.dim,
         "summary": f"Bayesian network, {rows} rows, {model.network.features} features{origin}",
-        "provides": frozenset({"score", "hvp", "data", "predictive"} | full),
+        "provides": frozenset({"score", "hvp", "full-batch", "data", "predictive"}),
         "metrics": PREDICTIVE_METRICS,
         "primary": "nll",
         "batch_size": 100,
