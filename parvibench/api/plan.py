@@ -18,7 +18,6 @@ from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError, UnknownNameError, validation_text
 from parvibench.core.task import Task
 from parvibench.harness.execution import Execution
-from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
@@ -88,8 +87,7 @@ class Plan:
             tuned: whether a suite that lists a grid of step sizes must have tuned values.
 
         Raises:
-            InputError: invalid settings, a suite without tuned step sizes, no compiler, or a run that is not as in the
-                edition.
+            InputError: invalid settings, a suite without tuned step sizes, or a run that is not as in the edition.
         """
         cells = self._expanded
         if self.execution.edition is not None:
@@ -110,10 +108,7 @@ class Plan:
     @cached_property
     def _expanded(self) -> list[Cell]:
         compiled = self.execution.compiled
-        cells = expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
-        if any(cell.spec.compiled and cell.load()[1].compiled_step() for cell in cells):
-            require_compiler(self.device)
-        return cells
+        return expand(self.suite, device=self.device, settings=self.settings, objects=self.objects, compiled=compiled)
 
 
 def opened(suite: Suite) -> tuple[Suite, list[str]]:

@@ -84,7 +84,8 @@ def adam_(
     first, second, steps = moments
     first.lerp_(grad, 1 - betas[0])
     second.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
-    spread = second.sqrt() / (1 - betas[1] ** steps) ** 0.5 + epsilon  # numbers of a record are no arguments of kernels
+    # No numbers as arguments: records follow operators.
+    spread = second.sqrt() / (1 - betas[1] ** steps) ** 0.5 + epsilon
     parameters.addcdiv_(first * (-learning_rate / (1 - betas[0] ** steps)), spread)
 
 

@@ -22,9 +22,9 @@ class NotRecordableError(Exception):
 
 
 class Trace:
-    """Log of one run of a step from a state of these leaves; ``given`` are its inputs, drawn from the streams without."""
+    """Log of one run of a step from a state of these leaves; ``given`` are its inputs, drawn from the streams where it ends."""
 
-    def __init__(self, leaves: list[Any], streams: Streams, given: Iterator[Tensor] | None = None) -> None:
+    def __init__(self, leaves: list[Any], streams: Streams, given: Iterator[Tensor]) -> None:
         self._at, self._given = (leaves, streams), given
         self.inputs: list[Formula] = []  #: tensors that the step takes from outside its state
         self.values: list[Tensor] = []  #: these tensors
@@ -39,7 +39,8 @@ class Trace:
     def tensor(self, formula: Formula) -> Tensor:
         """An input."""
         self.inputs.append(formula)
-        self.values.append(formula(*self._at) if self._given is None else next(self._given))
+        value = next(self._given, None)
+        self.values.append(formula(*self._at) if value is None else value)
         return self.values[-1]
 
     def leaf(self, i: int) -> Any:
@@ -106,7 +107,7 @@ def _arithmetic(apply: Callable[[Any, Any], Any]) -> Callable[[Number, Any], Any
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"):
     _apply = getattr(operator, _name)
     setattr(Number, f"__{_name}__", _arithmetic(_apply))
-    setattr(Number, f"__r{_name}__", _arithmetic(lambda ours, theirs, apply=_apply: apply(theirs, ours)))
+    setattr(Number, f"__r{_name}__", _arithmetic(lambda ours, theirs, apply=_apply: apply(theirs, ours)))  # type: ignore[misc]
 
 
 class _TracedStreams(Streams):

@@ -1,13 +1,9 @@
 """Steps recorded as programs of tensor operations: the same operations, without the Python between them."""
 
-import importlib.util
 import math
-import os
-import shutil
-import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,32 +12,18 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from parvibench.core.algorithm import Method
-from parvibench.core.errors import InputError, UnsupportedError
+from parvibench.core.errors import UnsupportedError
 from parvibench.core.sequential import GrowingProblem
 from parvibench.core.streams import Streams
 from parvibench.core.task import Evaluation, Problem
 from parvibench.nn.recording import NotRecordableError, Trace, formula_of
 
+from .clock import Clock
 
-def require_compiler(device: str) -> None:
-    """Raise ``InputError`` where a step's own program cannot be compiled, with what is missing and how to install it."""
-    if device == "cuda":
-        if importlib.util.find_spec("triton") is None:
-            raise InputError("--compile on a GPU needs Triton: pip install triton, or leave --compile out")
-        return
-    compiler = os.environ.get("CXX") or {"darwin": "clang++", "win32": "cl"}.get(sys.platform, "g++")
-    if shutil.which(compiler) is None:
-        raise InputError(
-            f"--compile needs a C++ compiler, and there is no {compiler!r} on the PATH: install one, name another "
-            "in the environment variable CXX, or leave --compile out"
-        )
-
-
-#: Seconds that steps must be foreseen to take for a record, which takes as long as some thousands of its operations.
-_LEAST_S = 3.0
 _MOST_RECORDS = 8  #: of one step, for different numbers in its state
 _COUNTING = 5  #: The first replay of a record that counts.
-_CHOSEN = 16  #: The replay of a record at which the faster of replay and plain step is chosen.
+#: The replay of a record at which replays or plain steps are chosen: replays where they take less than this share.
+_CHOSEN, _PAYS = 16, 0.9
 #: Largest relative difference of a replay and the plain step, whose kernels are the same; some of a GPU add in any order.
 _TOLERANCE = {"cpu": 0.0, "cuda": 1e-5}
 _MOST_FUSED = 1000  #: A density of more operations is not fused.
@@ -50,36 +32,29 @@ _MOST_FUSED = 1000  #: A density of more operations is not fused.
 class RecordedStep:
     """An algorithm's bound ``step`` that is recorded when it is called for the second time, and replayed from then on.
 
-    When a state fits none of the records for the second time, another one is made. With the first four replays of a
-    record, and those whose number is a power of two, the plain step is taken too, whose result counts. Where both differ,
-    or replays are slower, all further steps are plain. A replay draws from the streams and charges the meter as the step
-    does. Of a step with a program of its own the density alone is recorded, and fused.
-
-    Args:
-        step: the method.
-        foreseen: seconds that its steps take in all; no short run is recorded.
+    Another record is made when a tenth of the steps, and no fewer than two, have had states that fit none. With the first
+    four replays of a record, and those whose number is a power of two, the plain step is taken too, whose result counts.
+    Where both differ, or replays are slower, all further steps are plain. A replay draws from the streams and charges the
+    meter as the step does. Of a step with a program of its own the density alone is recorded, and fused.
     """
 
-    def __init__(self, step: Callable[..., Any], foreseen: float = math.inf) -> None:
-        method = getattr(step, "__self__", None)
-        self._own = method.compiled_step() if isinstance(method, Method) else None
+    def __init__(self, step: Callable[..., Any]) -> None:
+        method: Method = step.__self__  # type: ignore[attr-defined]
+        self._own = method.compiled_step()
         self._step = self._own or step
         self._problem: Problem | None = None  # whose density is fused for an own step
         self._records: list[_Record] = []
         self._missed = 0  # steps since the last record that none fits
         self.seconds = 0.0  #: spent on recording and compiling so far
-        self.part = "density" if self._own else "steps"  #: what is recorded
-        self.left_plain = ""  #: why that is plain, or empty
-        if self._own is None and foreseen < _LEAST_S:
-            self.left_plain = f"they take {foreseen:.2g} s in all, and recording pays from {_LEAST_S:g} s on"
+        self.left_plain = ""  #: why steps, or the density of an own step, are plain; or empty
 
-    def __call__(self, problem: Problem, settings: Any, state: Any, streams: Streams) -> Any:
-        """The state after one step.
+    def __call__(self, *given: Any) -> Any:
+        """The state after one step, given as ``step`` is.
 
         Raises:
             UnsupportedError: a replay differs after others have counted: the step depends on more than its arguments.
         """
-        given = problem, settings, state, streams
+        problem, _, state, streams = given
         if self._own and problem is not self._problem:  # the first call compiles the program and the density
             self._problem, began = problem, time.perf_counter()
             problem.evaluate_by(lambda plain: fused(plain, partial(setattr, self, "left_plain")))
@@ -88,11 +63,10 @@ class RecordedStep:
             return result
         if self._own or self.left_plain:
             return self._step(*given)
-        leaves = tree_leaves(state)
-        record = next((r for r in self._records if r.fits(leaves, streams)), None)
+        record, leaves = self._fitting(state, streams)
         if record is None:
             self._missed += 1
-            return self._step(*given) if self._missed < 2 else self._checked(None, given)
+            return self._step(*given) if self._missed < max(2, streams.step / 10) else self._checked(None, given)
         record.replays += 1
         if record.replays < _COUNTING or not record.replays & (record.replays - 1):
             return self._checked(record, given)
@@ -100,36 +74,36 @@ class RecordedStep:
             problem.meter.charge(**charge)
         return record.replayed(leaves, streams)
 
+    def _fitting(self, state: Any, streams: Streams) -> tuple["_Record | None", list[Any]]:
+        leaves = tree_leaves(state)
+        return next((r for r in self._records if r.fits(leaves, streams)), None), leaves
+
     def _checked(self, record: "_Record | None", given: tuple[Any, ...]) -> Any:
         """What the plain step gives, compared with a replay, of a new record if there is none."""
-        _, _, state, streams = given
-        result, plain = _timed(streams.device, lambda: self._step(*given))
+        *_, state, streams = given
+        device = streams.device
+        result, plain = _timed(device, lambda: self._step(*given))
         began = time.perf_counter()
         try:
-            record = record or self._recorded(given)
-            replay, replayed = _timed(streams.device, lambda: record.replayed(tree_leaves(state), streams))
-            within = _TOLERANCE[streams.device.type]
+            if record is None:
+                if len(self._records) == _MOST_RECORDS:
+                    raise NotRecordableError("numbers of the state change the operations again and again")
+                record = _Record(self._step, *given)
+                self._records, self._missed = [*self._records, record], 0
+            replay, replayed = _timed(device, lambda: record.replayed(self._fitting(state, streams)[1], streams))
+            within = _TOLERANCE[device.type]
             pair = tree_leaves(replay), tree_leaves(result)
             torch.testing.assert_close(*pair, rtol=within, atol=within / 1000, equal_nan=True)
         except Exception as error:  # whatever a step does: the plain one is right
             if record and record.replays > _COUNTING:
-                raise UnsupportedError(
-                    f"a replay differs from step {streams.step}: run it without --compile"
-                ) from error
+                raise UnsupportedError(f"a replay differs from step {streams.step}: leave --compile out") from error
             self.left_plain = f"at step {streams.step}: {_reason(error)}"
         else:
             record.least = min(record.least[0], plain), min(record.least[1], replayed)
-            if record.replays == _CHOSEN and record.least[0] < record.least[1]:
-                self.left_plain = "they are faster than replays"
+            if record.replays == _CHOSEN and record.least[1] > _PAYS * record.least[0]:
+                self.left_plain = "replays are not faster"
         self.seconds += time.perf_counter() - began
         return result
-
-    def _recorded(self, given: tuple[Any, ...]) -> "_Record":
-        if len(self._records) == _MOST_RECORDS:
-            raise NotRecordableError("numbers of the state change the operations again and again")
-        self._records.append(_Record(self._step, *given))
-        self._missed = 0
-        return self._records[-1]
 
 
 class _Record:
@@ -142,41 +116,36 @@ class _Record:
         self._layout = [_layout(x) for x in leaves]
         self._places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
 
-        def followed(tensors: Iterator[Tensor], inputs: Iterator[Tensor] | None = None) -> tuple[Trace, list[Any], Any]:
-            trace = Trace(leaves, streams, inputs)
-            held = [next(tensors) if isinstance(x, Tensor) else trace.leaf(i) for i, x in enumerate(leaves)]
+        def followed(*inputs: Tensor) -> tuple[Tensor, ...]:
+            """Tensors of the next state, from those of the state and all further inputs, which are drawn if not given."""
+            each = iter(inputs)
+            trace = Trace(leaves, streams, each)
+            held = [next(each) if isinstance(x, Tensor) else trace.leaf(i) for i, x in enumerate(leaves)]
             before = problem.meter, problem.streams
             problem.meter, problem.streams = trace, trace.streams  # type: ignore[assignment]
             try:
-                return trace, *tree_flatten(step(problem, settings, tree_unflatten(held, tree), trace.streams))
+                after, self._tree = tree_flatten(step(problem, settings, tree_unflatten(held, tree), trace.streams))
             finally:
                 problem.meter, problem.streams = before
-
-        last: list[Any] = []
-
-        def again(*inputs: Tensor) -> tuple[Tensor, ...]:
-            each = iter(inputs)
-            last[:] = followed(each, each)
-            return tuple(x for x in last[1] if isinstance(x, Tensor))
+            self._trace, self._outputs = trace, [None if isinstance(x, Tensor) else formula_of(x) for x in after]
+            return tuple(x for x in after if isinstance(x, Tensor))
 
         with torch.inference_mode(False), torch.no_grad():
-            tensors = [leaves[i] for i in self._places]
-            first, *_ = followed(iter(tensors))
-            self._run = _replayable(again, [_copied(x, streams.device) for x in tensors + first.values])
-        trace, outputs, self._tree = last
-        self.charges, self._conditions, self._inputs = trace.charges, trace.conditions, trace.inputs
-        self._outputs = [None if isinstance(x, Tensor) else formula_of(x) for x in outputs]
+            tensors = [_copied(leaves[i], streams.device) for i in self._places]
+            followed(*tensors)
+            self._run = _replayable(followed, tensors + [_copied(x, streams.device) for x in self._trace.values])
+        self.charges = self._trace.charges
         self.replays = 0
         self.least = math.inf, math.inf  #: seconds of the plain step and of a replay
 
     def fits(self, leaves: list[Any], streams: Streams) -> bool:
         """Whether the layout and the numbers of a state are those of the record."""
         alike = [_layout(x) for x in leaves] == self._layout
-        return alike and all(formula(leaves, streams) == value for formula, value in self._conditions)
+        return alike and all(formula(leaves, streams) == value for formula, value in self._trace.conditions)
 
     def replayed(self, leaves: list[Any], streams: Streams) -> Any:
         """What the step gives, without charges."""
-        inputs = [formula(leaves, streams) for formula in self._inputs]
+        inputs = [formula(leaves, streams) for formula in self._trace.inputs]
         made = iter(self._run(*(leaves[i] for i in self._places), *inputs))
         after = [next(made) if formula is None else formula(leaves, streams) for formula in self._outputs]
         return tree_unflatten(after, self._tree)
@@ -184,12 +153,11 @@ class _Record:
 
 def _timed(device: torch.device, work: Callable[[], Any]) -> tuple[Any, float]:
     """A result and the seconds that it took."""
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    wait()
-    began = time.perf_counter()
+    clock = Clock(device)
+    clock.start()
     result = work()
-    wait()
-    return result, time.perf_counter() - began
+    clock.stop()
+    return result, clock.seconds
 
 
 def _layout(x: Any) -> tuple[Any, ...]:
@@ -203,8 +171,6 @@ def _copied(x: Tensor, device: torch.device) -> Tensor:
 def _reason(error: Exception) -> str:
     if "DataDependent" in type(error).__name__:
         return "values decide which operations follow"
-    if ".numpy()" in str(error):
-        return "it leaves PyTorch for NumPy"
     first_line, *_ = str(error).strip().splitlines() or [""]
     return first_line if isinstance(error, NotRecordableError) else f"{type(error).__name__}: {first_line:.200}"
 
@@ -222,8 +188,7 @@ def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> Callable[
         return _Captured(graph.forward, inputs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its age, and of constants in the record, which are meant
-        made: Callable[..., Any] = torch.jit.trace(graph.forward, tuple(inputs), check_trace=False)
-    return made
+        return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
 
 
 def fused(plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> Evaluation:
@@ -283,8 +248,3 @@ class _Captured:
             held.copy_(x)
         self._graph.replay()
         return tuple(x.clone() for x in self._found)  # the next replay overwrites its results
-
-
-def compile_seconds(advance: Callable[..., Any]) -> float:
-    """Time spent on recording and compiling a step so far, s; 0 for a plain one."""
-    return advance.seconds if isinstance(advance, RecordedStep) else 0.0

@@ -83,10 +83,8 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     reset_peak_memory(device)
     if isinstance(chunk.method, Anchor):
         return _Run(chunk, judge, notify, None).drawn(chunk.method)
-    advance: Advance = chunk.method.step
-    trial = Trial(chunk, advance)
-    if cell.spec.compiled:
-        advance = RecordedStep(advance, trial.pace * trial.horizon)
+    advance: Advance = RecordedStep(chunk.method.step) if cell.spec.compiled else chunk.method.step
+    trial = Trial(chunk)
     run = _Run(chunk, judge, notify, snapshot if chunk.method.resumable else None)
     run.result.overheads["warmup"], run.result.start = trial.seconds, trial.start
     before = reference_seconds(device)
@@ -106,8 +104,9 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     result.seconds = run.account.clock.seconds
     if isinstance(advance, RecordedStep):
         result.overheads["compile"] = advance.seconds
+        part = "density" if method.compiled_step() else "steps"
         if advance.left_plain:
-            result.flag(f"--compile: plain {advance.part}: {advance.left_plain}")
+            result.flag(f"--compile: plain {part}: {advance.left_plain}")
     result.process = process_facts()
     after = reference_seconds(device)
     result.drift = max(before, after) / max(min(before, after), 1e-9) - 1

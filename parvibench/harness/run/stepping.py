@@ -18,7 +18,6 @@ from parvibench.core.sequential import GrowingProblem
 
 from .chunks import Chunk
 from .clock import Clock
-from .compiling import compile_seconds
 from .recorder import PathRecorder
 from .thompson import RecentPositions
 
@@ -45,7 +44,7 @@ class Trial:
     seconds: float  #: all of it took
     start: str  #: where it began: the specification's start or ``own``
 
-    def __init__(self, chunk: Chunk, advance: Advance, *, forecast: bool = False) -> None:
+    def __init__(self, chunk: Chunk, *, forecast: bool = False) -> None:
         cell, algorithm, settings = chunk.cell, chunk.method, chunk.settings
         # Processor time for a forecast, so that other processes of the machine do not count.
         timer = time.process_time if forecast and cell.spec.device != "cuda" else time.perf_counter
@@ -57,7 +56,7 @@ class Trial:
         with step_mode(algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _TRIAL_STEPS)
             self.setup = timer() - start
-            first_steps = take_steps(advance, problem, settings, state)
+            first_steps = take_steps(algorithm.step, problem, settings, state)
             paces: list[float] = []
             while len(paces) < _TRIAL_STEPS or (forecast and len(paces) < _FORECAST_STEPS and sum(paces) < _ENOUGH_S):
                 before, tick = problem.meter.charged, timer()
@@ -122,7 +121,7 @@ class Stepper:
         positions: list[Tensor] = []
         recording = self.recorder is not None
         state, step = self.state, self.step
-        compiling = compile_seconds(self.advance)
+        compiling = getattr(self.advance, "seconds", 0.0)  # spent on recording so far, see ``RecordedStep``
         self.clock.start()
         try:
             for after, info in self.steps:
@@ -146,7 +145,7 @@ class Stepper:
             self.ignored = True
             return False
         finally:
-            self.clock.stop(compile_seconds(self.advance) - compiling)
+            self.clock.stop(getattr(self.advance, "seconds", 0.0) - compiling)
             if self.recorder is not None:
                 for number, x in enumerate(positions, self.step + 1):
                     self.recorder.add(number, x)
