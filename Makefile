@@ -37,7 +37,7 @@ benchmark-watch: $(STAMP)  ## Fails when a fast path has become slow.
 
 # Installs nothing: the environment is used as it is. `make gpu DEVICE=cpu OPTIONS='--fast --out FOLDER'` tries it without a card.
 DEVICE ?= cuda
-gpu:  ## Every algorithm, times and whole runs on a GPU: reports/gpu; under 8 minutes.
+gpu:  ## Every algorithm and its times on a GPU: reports/gpu; under 8 minutes.
 	$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) tests/benchmarks/card.py --device $(DEVICE) $(OPTIONS)
 
 docs: $(VENV)/.docs-$(notdir $(STAMP))  ## The site, with the reports: docs/_build/site/index.html.

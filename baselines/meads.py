@@ -106,7 +106,7 @@ def tune(settings: Settings, folds: State, t: int) -> Tuning:
     z = folds.x / sigma.unsqueeze(2)
     eps = (settings.step_multiplier * largest_eigenvalue(folds.score * sigma.unsqueeze(2)).rsqrt()).clamp(max=1)
     gamma = largest_eigenvalue(z - z.mean(2, keepdim=True)).rsqrt()
-    alpha = 1 - (-2 * torch.maximum(eps * gamma, torch.full_like(eps, settings.damping_slowdown / t))).exp()
+    alpha = 1 - (-2 * torch.maximum(eps * gamma, torch.zeros_like(eps) + settings.damping_slowdown / t)).exp()
     return Tuning(eps.unsqueeze(-1) * sigma, alpha)
 
 

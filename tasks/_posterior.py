@@ -19,7 +19,7 @@ from torch.nn.functional import logsigmoid
 
 from parvibench.core.errors import InputError
 from parvibench.core.exact import Start
-from parvibench.core.target import Formula, FormulaTarget, InJax, Target
+from parvibench.core.target import Formula, FormulaTarget, Target
 from parvibench.core.task import LEAN_METRICS, Task
 from parvibench.data.archives import load_stan_data
 
@@ -110,9 +110,9 @@ class PosteriorTask(Task):
             return torch.stack([_start(judge, n, g) for g in generators])
 
 
-def by_formula(constants: Constants, formula: Formula, jax: InJax | None = None) -> Make:
+def by_formula(constants: Constants, formula: Formula) -> Make:
     """The density and score of unconstrained coordinates, whose constants are placed on the device."""
-    return lambda layout, data, place: FormulaTarget(layout.dim, formula, [place(c) for c in constants(data)], jax)
+    return lambda layout, data, place: FormulaTarget(layout.dim, formula, [place(c) for c in constants(data)])
 
 
 def by_model(constants: Constants, log_joint: Callable[..., Tensor]) -> Make:

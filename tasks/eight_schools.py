@@ -10,13 +10,11 @@ posteriordb's eight_schools-eight_schools_centered and -eight_schools_noncentere
 - ``eight-schools-noncentered``: theta_j = mu + tau z_j, coordinates z_j, mu, log tau. Hardly any curvature is left.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from parvibench.core.target import Formula, InJax
+from parvibench.core.target import Formula
 
 from ._posterior import PosteriorTask, by_formula, half_student, posterior
 from ._transforms import POSITIVE, Parameter, layout
@@ -57,31 +55,7 @@ def _with_prior(
     return log_p, torch.cat([by_first, by_mu - mu / _MU_SD**2, by_tau + slope + 1], -1)
 
 
-def _centred_in_jax(data: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-
-    tau = jnp.exp(x[-1])
-    spread = -0.5 * (((x[:-2] - x[-2]) / tau) ** 2).sum() - _SCHOOLS * x[-1]
-    return spread + _rest_in_jax(data, x[:-2], x[-2], tau) + x[-1]
-
-
-def _noncentred_in_jax(data: Any, x: Any) -> Any:
-    import jax.numpy as jnp
-
-    z, mu, tau = x[:-2], x[-2], jnp.exp(x[-1])
-    return -0.5 * (z @ z) + _rest_in_jax(data, mu + tau * z, mu, tau) + x[-1]
-
-
-def _rest_in_jax(data: Any, theta: Any, mu: Any, tau: Any) -> Any:
-    """Likelihood, and the priors of mu and tau."""
-    import jax.numpy as jnp
-
-    effects, errors = data
-    fit = ((effects - theta) / errors) ** 2
-    return -0.5 * fit.sum() - 0.5 * (mu / _MU_SD) ** 2 - jnp.log1p((tau / _TAU_SCALE) ** 2)
-
-
-def _task(name: str, summary: str, tags: str, effects: str, formula: Formula, in_jax: Any) -> PosteriorTask:
+def _task(name: str, summary: str, tags: str, effects: str, formula: Formula) -> PosteriorTask:
     data = np.array(_EFFECTS), np.array(_ERRORS)
     return posterior(
         f"eight-schools-{name}",
@@ -89,17 +63,15 @@ def _task(name: str, summary: str, tags: str, effects: str, formula: Formula, in
         tags,
         "Rubin (1981), Journal of Educational Statistics 6; posteriordb eight_schools",
         layout(Parameter(effects, _SCHOOLS), Parameter("mu"), Parameter("tau", None, POSITIVE)),
-        by_formula(lambda table: (table["y"], table["sigma"] ** -2), formula, InJax(in_jax, data)),
+        by_formula(lambda table: (table["y"], table["sigma"] ** -2), formula),
         data=(),
         table=lambda: dict(zip(("y", "sigma"), data, strict=True)),
     )
 
 
 EIGHT_SCHOOLS_CENTERED = _task(
-    "centered", "effects of eight schools and how much they vary: a funnel", "hierarchical, funnel", "theta", _centred,
-    _centred_in_jax,
-)  # fmt: skip
+    "centered", "effects of eight schools and how much they vary: a funnel", "hierarchical, funnel", "theta", _centred
+)
 EIGHT_SCHOOLS_NONCENTERED = _task(
-    "noncentered", "effects of eight schools in standardised coordinates", "hierarchical", "theta_trans", _noncentred,
-    _noncentred_in_jax,
-)  # fmt: skip
+    "noncentered", "effects of eight schools in standardised coordinates", "hierarchical", "theta_trans", _noncentred
+)

@@ -82,8 +82,10 @@ def algorithm_facts(found: Any) -> dict[str, Any]:
         preset: ", ".join(f"{key}={value!r} ({source})" for key, (value, source) in values.items())
         for preset, values in found.presets.items()
     }
+    recorded = "plain: values decide what follows" if found.host_bound else "replayed where that is faster"
     return {key: getattr(found, key) for key in ("name", "version", "summary", "citation", "kind")} | {
         "needs": sorted(found.needs),
+        "steps under --compile": "a program of its own" if found.compiled_step() else recorded,
         "chains": found.n_particles or "set by the suite",
         "settings (default - meaning)": {k: f"{f.default!r} - {f.description or ''}" for k, f in fields.items()},
         "presets": presets or "none",

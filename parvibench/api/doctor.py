@@ -31,27 +31,6 @@ def doctor() -> list[dict[str, Any]]:
     return [python, *packages, *_extras(), _registry(), *_surroundings()]
 
 
-def doctor_of_gpu() -> Iterator[dict[str, Any]]:
-    """Checks of the GPU, which take minutes: whether it is there, and whether algorithms agree with themselves on the CPU."""
-    torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-        yield _check("GPU", f"none that PyTorch {torch.__version__}, {built}, can use", False)
-        return
-    yield _check("GPU", torch.cuda.get_device_name(), True)
-    from parvibench.checks.questions.devices import comparable, compare
-
-    for algorithm in (names := comparable()):
-        try:
-            row = compare(algorithm, "cuda")
-        except Exception as error:  # of a driver, a kernel, a library: the others go on
-            yield _check(algorithm, f"{type(error).__name__}: {error}".split("\n")[0][:300], False)
-            continue
-        step = f"step differs by {row.difference:.1e}"
-        text = f"{step}, law p = {row.p_value:.2g}, {1e3 * row.seconds:.2f} ms a step"
-        yield _check(algorithm, text, row.ok(len(names)))
-
-
 def _check(what: str, found: str, ok: bool, required: bool = True) -> dict[str, Any]:
     return {"what": what, "found": found, "ok": ok, "required": required}
 

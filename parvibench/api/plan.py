@@ -18,7 +18,6 @@ from parvibench.core.algorithm import Algorithm, Method
 from parvibench.core.errors import InputError, UnknownNameError, validation_text
 from parvibench.core.task import Task
 from parvibench.harness.execution import Execution
-from parvibench.harness.run.compiling import require_compiler
 from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
@@ -53,7 +52,7 @@ class Plan:
         """The plan of ``run``'s arguments of the same names.
 
         Raises:
-            InputError: unknown names, bad settings or options, no compiler, or objects on a cluster.
+            InputError: unknown names, bad settings or options, or objects on a cluster.
         """
         execution = execution or Execution.of(**options)
         placed = [task if isinstance(task, str) else _placed(task) for task in tasks]
@@ -75,8 +74,6 @@ class Plan:
         chosen = select(loaded, names, named, execution)
         selected, left_out = opened(chosen)
         device = resolve_device(execution.device)
-        if execution.compiled:
-            require_compiler(device)
         source = suite if isinstance(suite, str) else selected.name
         executor = make_executor(execution, device)
         return cls(

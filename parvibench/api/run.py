@@ -66,8 +66,8 @@ def run(
         options: fields of ``Execution``: ``replicates=10``, ``workers=2``, ``out="store"``, ...
 
     Raises:
-        InputError: unknown names or options, bad settings, a negative budget, no compiler, a suite without tuned step
-            sizes. Nothing has been computed then.
+        InputError: unknown names or options, bad settings, a negative budget, a suite without tuned step sizes. Nothing
+            has been computed then.
     """
     plan = Plan.of(suite, tasks=tasks, algorithms=algorithms, settings=settings, execution=execution, **options)
     if plan.posteriors:

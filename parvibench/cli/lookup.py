@@ -139,20 +139,15 @@ def new(
     note(f"try: {made.run}\nand: {made.test}")
 
 
-@app.command(epilog="Examples:\n\n`parvibench doctor --json`\n\n`parvibench doctor --gpu`")
-def doctor(
-    as_json: Json = False,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Compare every algorithm on the GPU with itself on the CPU; takes minutes.")] = False,
-) -> None:  # fmt: skip
+@app.command(epilog="Example: `parvibench doctor --json`")
+def doctor(as_json: Json = False) -> None:
     """Check the installation: versions, devices, data, store, tracking."""
-    checks = []
-    for check in api.doctor.doctor_of_gpu() if gpu else api.doctor.doctor():
-        checks.append(check)
-        if not as_json:
-            mark = ("ok", "green") if check["ok"] else ("--", "yellow")
-            out_console.print(Text.assemble(mark, f"  {check['what']}: {check['found']}"), highlight=False)
+    checks = api.doctor.doctor()
     if as_json:
         print_json(checks)
+    for check in () if as_json else checks:
+        mark = ("ok", "green") if check["ok"] else ("--", "yellow")
+        out_console.print(Text.assemble(mark, f"  {check['what']}: {check['found']}"), highlight=False)
     if not all(c["ok"] or not c["required"] for c in checks):
         raise typer.Exit(EXIT_FAILED)
 

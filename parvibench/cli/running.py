@@ -57,7 +57,7 @@ def run(
     memory: Annotated[float | None, Option(metavar="MIB", help="Memory limit of a worker and its subprocesses. Default: the workers share 80% of all memory.")] = None,
     ray: Annotated[str | None, Option(metavar="local|ADDRESS", help="Run on Ray; --workers then limits the number of concurrent chunks.")] = None,
     gpus: Annotated[float, Option(help="Share of a GPU per chunk on a Ray cluster, with --device cuda.")] = 1.0,
-    compiled: Annotated[bool, Option("--compile", help="Run steps through torch.compile: faster in long runs, but the last digits differ.")] = False,
+    compiled: Annotated[bool, Option("--compile", help="Record steps and replay them without Python between their operations: faster in long runs of small operations.")] = False,
     out: Out = DEFAULT_STORE,
     fresh: Annotated[bool, Option("--fresh", help="Run all cells again, including those in the store.")] = False,
     retry: Annotated[Literal["failed"] | None, Option(help="Run failed cells again.")] = None,

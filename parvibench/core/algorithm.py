@@ -102,7 +102,7 @@ class Method(ABC):
     #: most replicates in one call, or None; 1 for kernels that take one replicate at a time
     max_chunk: ClassVar[int | None] = None
     #: how many numbers of the device a step waits for, at most, per call of density or score, as trajectories of adaptive
-    #: length do; True for any number. Such steps are compiled by ``compiled_step`` alone.
+    #: length do; True for any number. Such steps are plain under ``--compile``, or those of ``compiled_step``.
     host_bound: ClassVar[bool | int] = False
     #: True when ``step_size`` is no common factor of the velocity, as with Adam, or changes from step to step
     rescales: ClassVar[bool] = False
@@ -148,7 +148,7 @@ class Method(ABC):
         return {key: sourced.value for key, sourced in cls.presets[preset].items() if key in keys}
 
     def compiled_step(self) -> Callable[..., Any] | None:
-        """``step`` with a program of its own, for ``--compile``; None: what ``torch.compile`` makes of it."""
+        """``step`` with a program of its own, for ``--compile``; None: a record of its operations."""
         return None
 
     def effective_step(self, settings: Any) -> float | None:
@@ -285,7 +285,7 @@ def take_steps(
 ) -> Iterator[tuple[Any, Any]]:
     """State and Info (or None) after each further step; the caller sets the gradient mode and says when to stop.
 
-    ``advance`` is ``Algorithm.step`` or a compiled one, ``first`` the number of steps taken before; the problem's
+    ``advance`` is ``Algorithm.step`` or a recorded one, ``first`` the number of steps taken before; the problem's
     streams move to the address of every step. ``BudgetExhausted`` where the budget allows no further one.
     """
     streams = problem.streams

@@ -45,7 +45,7 @@ class CellSpec(BaseModel):
     device: str
     dtype: str
     contexts: int | None = None  #: decisions of a sequential task, else None
-    compiled: bool = False  #: whether steps go through ``torch.compile``
+    compiled: bool = False  #: whether steps are recorded, see ``--compile``
     #: iterations after which samples are judged, besides the last; empty: at shares of the budget. Of a chain that has
     #: not made ``samples`` states by then those are judged that it has.
     checkpoints: tuple[int, ...] = ()

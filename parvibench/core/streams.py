@@ -113,9 +113,3 @@ class Streams:
             ]
             # (steps, R, *shape): the draws of one step lie together.
             return torch.stack(rows, dim=1)
-
-
-def keep_from_compilers() -> None:
-    """Draw outside of what ``torch.compile`` makes: a CUDA graph would overwrite the blocks stored for later steps."""
-    for name in ("_draw", "batch"):
-        setattr(Streams, name, torch.compiler.disable(getattr(Streams, name)))  # type: ignore[no-untyped-call]

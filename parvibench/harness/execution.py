@@ -40,7 +40,7 @@ class Execution(BaseModel):
     memory: float | None = Field(None, gt=0)
     ray: str | None = None  #: run on a Ray cluster: ``local``, or its address
     gpus: float = Field(1.0, ge=0, le=8)  #: share of a GPU that a chunk on the cluster takes, with ``device="cuda"``
-    compiled: bool = False  #: steps through ``torch.compile``: worth its time in long runs, see the README
+    compiled: bool = False  #: steps recorded and replayed: worth its time in long runs, see the README
     out: Path = DEFAULT_STORE  #: the store
     fresh: bool = False  #: run again what the store holds
     retry_failed: bool = False  #: run again what failed

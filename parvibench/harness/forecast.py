@@ -103,14 +103,13 @@ def _seconds(cell: Cell, paces: list[float] | None, measured: dict[tuple[object,
 
 def foresee(cell: Cell) -> Trial | None:
     """What a cell's budget allows and what it takes on one thread; None for anchors, errors as of a run."""
-    plain = cell.varied(compiled=False)  # compiling takes longer than most runs
-    chunk = Chunk.of(plain, cell.chunks[0])
+    chunk = Chunk.of(cell, cell.chunks[0])
     if not isinstance(chunk.method, Algorithm):
         return None
     none = {name: 0 for name in _BEFORE if name in type(chunk.settings).model_fields}
     chunk = chunk._replace(settings=chunk.settings.model_copy(update=none))
     with one_thread():
-        return Trial(chunk, chunk.method.step, forecast=True)
+        return Trial(chunk, forecast=True)
 
 
 def _measuring(cell: Cell, path: int) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim import adam as torch_adam
+
+from .recording import as_tensor
 
 
 class Moments(NamedTuple):
@@ -54,15 +54,27 @@ def adam(
     if not inplace:
         given = parameters, first, second
         parameters, first, second = (t.clone(memory_format=torch.contiguous_format) for t in given)
-    if parameters.device.type == "cpu":  # one pass over the memory instead of seven
-        torch_adam.adam(  # which ignores strides
-            [parameters], [grad.contiguous()], [first], [second], [], [torch.tensor(float(steps - 1))],
-            fused=True, foreach=False, amsgrad=False, maximize=False, weight_decay=0.0,
-            lr=learning_rate, beta1=betas[0], beta2=betas[1], eps=epsilon,
-        )  # fmt: skip
+    if parameters.device.type == "cpu":  # one pass over the memory instead of seven; the kernel ignores strides
+        rate, count = as_tensor(learning_rate), as_tensor(steps).float()
+        torch.ops.parvibench.adam_(parameters, grad.contiguous(), first, second, count, rate, *betas, epsilon)
     else:
         adam_(parameters, grad, Moments(first, second, steps), learning_rate, betas, epsilon)
     return parameters, Moments(first, second, steps)
+
+
+def _fused(
+    x: Tensor, grad: Tensor, first: Tensor, second: Tensor, steps: Tensor, rate: Tensor,
+    beta1: float, beta2: float, epsilon: float,
+) -> None:  # fmt: skip
+    torch._fused_adam_(
+        [x], [grad], [first], [second], [], [steps],
+        lr=rate, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon, amsgrad=False, maximize=False,
+    )  # fmt: skip
+
+
+#: PyTorch's fused kernel of one tensor: TorchScript loses operators that write to lists of tensors.
+torch.library.define("parvibench::adam_", torch.library.infer_schema(_fused, mutates_args=("x", "first", "second")))
+torch.library.impl("parvibench::adam_", "CPU", _fused)
 
 
 def adam_(
@@ -72,8 +84,9 @@ def adam_(
     first, second, steps = moments
     first.lerp_(grad, 1 - betas[0])
     second.mul_(betas[1]).addcmul_(grad, grad, value=1 - betas[1])
-    spread = second.sqrt().div_(math.sqrt(1 - betas[1] ** steps)).add_(epsilon)
-    parameters.addcdiv_(first, spread, value=-learning_rate / (1 - betas[0] ** steps))
+    # No numbers as arguments: records follow operators.
+    spread = second.sqrt() / (1 - betas[1] ** steps) ** 0.5 + epsilon
+    parameters.addcdiv_(first * (-learning_rate / (1 - betas[0] ** steps)), spread)
 
 
 def sgd_nesterov(
@@ -87,7 +100,7 @@ def sgd_nesterov(
 
 def step_decay(steps: int, factor: float, every: int) -> float:
     """Factor of the learning rate after ``steps`` steps: ``factor`` once more ``every`` steps (StepLR)."""
-    return factor ** (steps // every)
+    return factor if factor == 1 else factor ** (steps // every)
 
 
 def rms_normalised(velocity: Tensor, mean_square: Tensor, first: bool) -> tuple[Tensor, Tensor]:

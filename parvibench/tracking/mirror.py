@@ -9,7 +9,7 @@ The store is the truth; the mirror is a copy that may lag behind, be away, or be
         run <task> / <label>           one per cell, what it was run with as params; its note: one sentence
           metrics    <metric>          median over replicates, step = iteration (0: measured at the end alone)
                      floor, floor_ratio, step_size, system/<metric>   the last: seconds and other costs
-          artifacts  cell.json curve.parquet samples.npz traceback.txt samples.png
+          artifacts  cell.json curve.parquet samples.npz traceback.txt
 
 MLflow draws a chart for each metric: a cell has at most twelve besides its costs. Values that are not finite are left out
 (MLflow would store infinity as 1.8e308). A point lies as many seconds after the start as its checkpoint had cost.
@@ -41,7 +41,7 @@ from parvibench.harness.workers.jobs import ChunkJob
 
 from . import database
 from .content import Ranking as Ranking
-from .writer import BATCH, PICTURED, Writer
+from .writer import BATCH, Writer
 
 _GIVE_UP_AFTER = 2
 _WAITS = 10  #: times the timeout that is waited while records are delivered
@@ -63,7 +63,6 @@ class MirrorObserver:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._total = self._done = 0
         self._error = ""
-        self._pictures: dict[str, _Job] = {}
         self._hurry = threading.Event()
         # Of two mirrors of a store at a time each would write the cells that it does not find.
         read_only = self.root.exists() and not os.access(self.root, os.W_OK)
@@ -85,8 +84,6 @@ class MirrorObserver:
         """Mirror a cell of the run that was started last, with its files in ``folder``; one of the store is linked, not doubled."""
         run_id = self._run_id
         self._put(lambda writer: writer.cell(run_id, record, folder))
-        if (folder / "samples.npz").is_file():
-            self._pictures[record.key] = lambda writer: writer.picture(record, folder)
 
     def ended(self, run: RunRecord) -> None:
         """Add the end of a run; the queue is drained by ``close``."""
@@ -107,9 +104,6 @@ class MirrorObserver:
 
     def close(self, timeout: float = 60.0) -> str:
         """Deliver what is queued, within ``timeout`` s each and ten times that in all; a warning of what was lost, or nothing."""
-        for job in self._pictures.values() if len(self._pictures) <= PICTURED else ():
-            self._put(job)  # the cells have run: their times are not affected
-        self._pictures.clear()
         self._queue.put(None)
         now = last = time.monotonic()
         end, done = now + _WAITS * timeout, self._done

@@ -1,25 +1,21 @@
 """Writing runs and cells to MLflow, in one thread."""
 
 import datetime as dt
-import io
 import math
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from parvibench.core.reference import Reference
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.cell_files import CURVE_COLUMNS, CurveGrid, read_curve, read_npz
+from parvibench.harness.store.cell_files import CURVE_COLUMNS, CurveGrid, read_curve
 from parvibench.harness.store.secrets import without_secrets
 
 from . import content
 from .archive import CELL_FILES
-from .content import Ranking, Shown, floored
+from .content import Ranking, Shown
 
 BATCH = {"metrics": 1000, "params": 100, "tags": 100}  #: Most entities that MLflow takes at a time.
 
@@ -37,7 +33,6 @@ class Writer:
         self._experiment_of: dict[str, str] = {}
         self._runs: dict[str, Mapping[str, Any]] = {}
         self._cells: dict[str, list[dict[str, str]]] = {}
-        self._written: dict[str, str] = {}  # key of a cell -> its MLflow run, if written here
 
     def start_run(self, run: Mapping[str, Any]) -> None:
         """Find or make the parent run."""
@@ -128,14 +123,6 @@ class Writer:
             if metrics or changed:
                 self._client.log_batch(uid, metrics=metrics, tags=changed)
 
-    def picture(self, record: CellRecord, folder: Path) -> None:
-        """A picture of a cell's samples, if the cell was written here."""
-        if (uid := self._written.get(record.key)) is not None and (png := draw(record, folder)) is not None:
-            with tempfile.TemporaryDirectory() as place:
-                path = Path(place, "samples.png")
-                path.write_bytes(png)
-                self._client.log_artifact(uid, str(path))
-
     def finish(self) -> None:
         """Write every parent's list of cells and end it."""
         for run_id, uid in self._parents.items():
@@ -177,7 +164,6 @@ class Writer:
             self._client.log_text(uid, record.model_dump_json(indent=1), "cell.json")
         ended = "KILLED" if record.status is Status.INTERRUPTED else "FAILED" if record.status.failed else "FINISHED"
         self._client.set_terminated(uid, ended, end_time=end)
-        self._written[record.key] = uid
         return uid
 
     def _log_tasks(self, uid: str, run: Mapping[str, Any], versions: Mapping[str, int]) -> None:
@@ -221,28 +207,3 @@ class Writer:
         known = list(self._experiments.values())
         runs = self._client.search_runs(known, f"tags.`{tag}` = '{value}'", max_results=1)
         return runs[0] if runs else None
-
-
-_POINTS = 1000
-PICTURED = 100  #: Suites with more cells have no pictures: one takes about 0.1 s.
-
-
-def draw(record: CellRecord, folder: Path) -> bytes | None:
-    """PNG of the first two coordinates of the first finite replicate over reference samples; None without one."""
-    from matplotlib.figure import Figure
-
-    file = folder / "samples.npz"
-    samples = read_npz(file.read_bytes(), str(file))["samples"]
-    finite = [x for x in samples if np.isfinite(x).all()] if samples.shape[2] > 1 else []
-    if not finite:
-        return None
-    figure = Figure(figsize=(4, 4), dpi=80, layout="constrained")
-    axes = figure.add_subplot(xlabel="coordinate 1", ylabel="coordinate 2")
-    axes.set_title(f"{record.task} / {record.label}"[:60], fontsize=9, parse_math=False)
-    reference = floored(record.task)
-    if isinstance(reference, Reference):
-        axes.plot(*reference.draws[:_POINTS, :2].numpy().T, ".", color="0.8", markersize=3)
-    axes.plot(*finite[0][:_POINTS, :2].T, ".", color="C0", markersize=4)
-    png = io.BytesIO()
-    figure.savefig(png, format="png")
-    return png.getvalue()

@@ -20,7 +20,7 @@ from parvibench.core.registry import load_algorithm
 from parvibench.core.streams import Streams
 from parvibench.core.target import Target
 from parvibench.core.task import Problem
-from parvibench.harness.run.compiling import CompiledStep
+from parvibench.harness.run.compiling import RecordedStep
 
 
 class Tilted(Target):
@@ -240,7 +240,7 @@ def test_the_compiled_trees_are_the_plain_ones(target: Any, settings: dict[str, 
     compiled, plain = (
         Run("nuts", make_problem(target, [0, 4], particles=3, dtype=dtype), 80, **settings) for _ in range(2)
     )
-    compiled.advance = CompiledStep(plain.advance)
+    compiled.advance = RecordedStep(plain.advance)
     within = {"rtol": 1e-6, "atol": 1e-7} if dtype == torch.float64 else {"rtol": 1e-2, "atol": 1e-3}
     for _ in range(8 if dtype == torch.float64 else 2):
         held = [part.clone() for part in plain.state.trees]

@@ -1,18 +1,18 @@
 """What a GPU gives: ``python tests/benchmarks/card.py``, or ``make gpu``. Under 8 minutes, without network; installs nothing.
 
-Writes ``reports/gpu``: every algorithm on the card and on the CPU, times of steps, whole runs, NUTS with few
-and many chains and BlackJAX's. Results are written one by one: started again, the program goes on where it stopped and
+Writes ``reports/gpu``: every algorithm on the card and on the CPU, times of steps, NUTS with few and many chains and
+BlackJAX's. Results are written one by one: started again, the program goes on where it stopped and
 tries again what failed. ``--device cpu`` runs the same code in the card's place; ``--fast`` takes smaller sizes.
 """
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
@@ -24,12 +24,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from parvibench.checks.questions import devices
+from parvibench.checks.targets import task_named
 from parvibench.core import registry
+from parvibench.core.algorithm import Algorithm, floating_tensors, take_steps
 from parvibench.core.errors import printable
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.streams import Streams
+from parvibench.core.task import Problem
 from parvibench.harness.run.clock import Clock, peak_memory, reset_peak_memory
-from parvibench.harness.run.compiling import CompiledStep, require_compiler
+from parvibench.harness.run.compiling import RecordedStep
+from parvibench.harness.run.stepping import step_mode
 from parvibench.harness.session import resolve_device
 from parvibench.harness.store.environment import provenance
 from parvibench.harness.workers.executors import Job, Notify
@@ -39,11 +42,15 @@ FOLDER = Path(__file__).resolve().parents[2] / "reports" / "gpu"
 COMMAND = "python tests/benchmarks/card.py"
 #: Wall-clock seconds: of the whole, of a group of measurements in one process, of one on its own.
 WHOLE_S, GROUP_S, SINGLE_S = 480.0, 150.0, 90.0
-GROUP = {"nuts": 1, "compiled steps": 1}
+GROUP = {"nuts": 1}
 _GROUP = 12
-#: Methods of the suite ``toy`` in whole runs, through the harness and its worker.
-TOY = ("svgd", "sgld", "mala", "nuts", "sifg", "ksivi", "smc", "mclmc")
-COMPILED = ("svgd", "sgld", "mala", "ksivi")
+#: Largest relative difference of a first step in single precision.
+TOLERANCE = 1e-4
+#: Steps until `--compile` has chosen between replays and plain steps.
+SETTLED = 20
+FAILED = {"status": "failed"}
+#: Methods whose steps of many particles are measured.
+MANY = ("svgd", "sgld", "mala", "nuts", "sifg", "ksivi", "smc", "mclmc")
 NUTS_TARGETS = ("blr-breast-cancer", "funnel-10d")
 
 Row = dict[str, Any]
@@ -52,15 +59,13 @@ Row = dict[str, Any]
 class Size(NamedTuple):
     """How much is measured."""
 
-    particles: tuple[int, int]  #: of toy runs, and chains of NUTS
-    iterations: tuple[int, int]  #: of toy runs with few and with many particles
+    particles: tuple[int, int]  #: few and many, and chains of NUTS
     steps: int  #: timed of every algorithm
-    sifg: int  #: iterations of SIFG's row, of two replicates
 
 
 # SVGD of 10,000 particles takes half a second a step and replicate on one thread of a CPU.
-FULL = Size((100, 10_000), (200, 20), 50, 400)
-FAST = Size((100, 1000), (20, 20), 10, 20)
+FULL = Size((100, 10_000), 50)
+FAST = Size((100, 1000), 10)
 
 
 @dataclass(frozen=True)
@@ -96,36 +101,63 @@ def measured(item: Item) -> Row:
     return row | {"took": round(time.perf_counter() - start, 2)}
 
 
+class Shared(Streams):
+    """Streams of a device with the CPU's numbers."""
+
+    def _fill(self, *address: Any) -> torch.Tensor:
+        return Streams(self.seed, self.replicates, "cpu", self.dtype)._fill(*address).to(self.device)
+
+
 def agrees(name: str, device: str) -> Row:
-    """An algorithm on the card, compared with itself on the CPU."""
-    found = devices.compare(name, device)
-    row = {"difference": found.difference, "p_value": found.p_value}
-    fine = found.ok(len(devices.comparable()))
-    return row if fine else row | {"status": "failed", "reason": "the card and the CPU disagree"}
+    """A first step on the card and on the CPU with the same random numbers: largest difference, of the largest number."""
+    method = registry.load_algorithm(name)
+    settings = method.make_settings(dict(method.example.quick))
+    ids = (0,) if method.max_chunk == 1 else (0, 1, 2)
+    states = []
+    for place in ("cpu", device):
+        task = task_named("unit")
+        problem = Problem(
+            task.target(ids, place, torch.float32), Shared(5, ids, place), start=task.initial, particles=16
+        )
+        with step_mode(method):
+            state = method.init(problem, settings, problem.streams, 1)
+            state, _ = next(take_steps(method.step, problem, settings, state))
+        states.append([t.double().cpu() for t in floating_tensors(state) if t.numel()])
+    apart = [float((a - b).abs().max() / max(1.0, float(a.abs().max()))) for a, b in zip(*states, strict=True)]
+    row: Row = {"difference": max(apart, key=lambda v: math.inf if math.isnan(v) else v)}
+    return row if row["difference"] <= TOLERANCE else row | FAILED | {"reason": "the card and the CPU disagree"}
 
 
-def step_times(name: str, device: str, steps: int, particles: int, replicates: int, *, compiled: bool = False) -> Row:
-    """Steady milliseconds of a step of all replicates in the plane and the peak of memory, and of one thread of the CPU."""
+def step_times(task: str, name: str, device: str, steps: int, particles: int, replicates: int) -> Row:
+    """Steady milliseconds of a step as it is, with ``--compile`` and on one thread of the CPU; peak of memory.
+
+    Not with ``--compile`` where a step has a program of its own. Replays must end at the state of the plain steps.
+    """
     from stepping import Stepper
 
     method = registry.load_algorithm(name)
-    settings = dict(method.example.quick)
-    ids = (0,) if method.max_chunk == 1 else tuple(range(replicates))
-    if compiled:
-        require_compiler(device)
-    reset_peak_memory(torch.device(device))
-    stepper = Stepper("gmm5-2d", name, settings, particles, ids, device=device, compiled=compiled)
-    row = {"replicates": len(ids), "particles": particles, **clocked(lambda: stepper.run(1), device, steps)}
-    if not compiled:
-        on_cpu = Stepper("gmm5-2d", name, settings, particles, ids)
-        row["CPU ms"] = clocked(lambda: on_cpu.run(1), "cpu", steps)["ms"]
-        row["times faster"] = row["CPU ms"] / row["ms"]
+    settings, ids = dict(method.example.quick), tuple(range(min(replicates, method.max_chunk or replicates)))
+    kinds = ("ms", "compiled ms", "CPU ms") if method.compiled_step() is None else ("ms", "CPU ms")
+    row: Row = {"replicates": len(ids), "particles": particles}
+    made = {}
+    for kind in kinds:
+        place = "cpu" if kind == "CPU ms" else device
+        reset_peak_memory(torch.device(device))
+        made[kind] = Stepper(task, name, settings, particles, ids, device=place, compiled=kind == "compiled ms")
+        found = clocked(partial(made[kind].run, 1), place, steps, first=SETTLED)
+        row |= {kind: found["ms"], **({"peak MiB": found["peak MiB"]} if kind == "ms" else {})}
+    row["times faster"] = row["CPU ms"] / row["ms"]
+    if "compiled ms" in kinds:
+        row |= {"recording s": made["compiled ms"].advance.seconds, "plain": made["compiled ms"].advance.left_plain}
+        pairs = zip(*(floating_tensors(made[kind].state) for kind in ("ms", "compiled ms")), strict=True)
+        if not all(torch.allclose(a, b, 1e-5, 1e-5, equal_nan=True) for a, b in pairs):
+            return row | FAILED | {"reason": "replays differ from plain steps"}
     return row
 
 
-def clocked(step: Callable[[], object], device: str, steps: int) -> Row:
-    """Milliseconds of a step after warm-up, by events on a card: median of five turns; and the peak of memory."""
-    for _ in range(3):
+def clocked(step: Callable[[], object], device: str, steps: int, first: int = 3) -> Row:
+    """Milliseconds of a step after the first ones, by events on a card: median of five turns; and the peak of memory."""
+    for _ in range(first):
         step()
     turns = []
     for _ in range(5):
@@ -142,12 +174,10 @@ def nuts(target: str, chains: int, device: str, steps: int, *, compiled: bool) -
     """Microseconds of a leapfrog step of a chain of ours, after the warm-up."""
     from stepping import Stepper
 
-    if compiled:
-        require_compiler(device)
     stepper = Stepper(target, "nuts", {"warmup_steps": 16}, chains, device=device, horizon=200)
     stepper.run(18)
     if compiled:
-        stepper.advance = CompiledStep(stepper.advance, device)
+        stepper.advance = RecordedStep(stepper.advance)
     before = stepper.problem.meter.charged
     row = clocked(lambda: stepper.run(1), device, steps)
     taken = 3 + 5 * max(1, steps // 5)
@@ -176,16 +206,24 @@ def blackjax(target: str, chains: int, device: str, steps: int) -> Row:
     return {"us": 1e6 * statistics.median(turns)}
 
 
+def comparable() -> list[str]:
+    """The algorithms that run in PyTorch; others leave the device to their own library."""
+    methods = map(registry.load_method, registry.algorithms())
+    return [m.name for m in methods if isinstance(m, Algorithm) and not m.library]
+
+
 def items(device: str, size: Size) -> list[Item]:
-    """All measurements but whole runs."""
-    names = devices.comparable()
+    """All measurements."""
+    names = comparable()
     found = [Item("agreement", name, partial(agrees, name, device)) for name in names]
     few, many = size.particles
-    found += [Item("steps", name, partial(step_times, name, device, size.steps, few, 10)) for name in names]
-    found += [Item("steps of many particles", name, partial(step_times, name, device, 5, many, 1)) for name in TOY]
-    for name in COMPILED:
-        run = partial(step_times, name, device, size.steps, few, 10, compiled=True)
-        found.append(Item("compiled steps", name, run))
+    for part, task, of, steps, shape in (
+        ("steps", "gmm5-2d", names, size.steps, (few, 10)),
+        ("steps of a network", "bnn-boston", names, size.steps, (few, 1)),
+        ("steps of many particles", "gmm5-2d", MANY, 5, (many, 1)),
+    ):
+        fit = (n for n in of if not registry.load_algorithm(n).needs - registry.load_task(task).provides)
+        found += [Item(part, name, partial(step_times, task, name, device, steps, *shape)) for name in fit]
     for target in NUTS_TARGETS:
         for chains in size.particles:
             for compiled in (False, True):
@@ -194,43 +232,6 @@ def items(device: str, size: Size) -> list[Item]:
             others = partial(blackjax, target, chains, device, size.steps)
             found.append(Item("nuts", f"{target}, {chains} chains, BlackJAX", others))
     return found
-
-
-def whole_runs(device: str, size: Size, store: Path) -> dict[str, Callable[[], list[CellRecord]]]:
-    """Runs of the harness, each cell in the card's worker: SIFG's row of Table 1, and toy targets."""
-    import parvibench as pb
-
-    common: dict[str, Any] = {
-        "device": device, "out": store, "tracking": False, "timeout": SINGLE_S, "fresh": True, "warn": lambda _: None,
-    }  # fmt: skip
-
-    def run(**options: Any) -> list[CellRecord]:
-        return list(pb.run(**common, **options).cells)
-
-    shorter = {"budget": {"iterations": size.sifg}, "replicates": 2}
-    found = {"SIFG's Table 1": partial(run, suite="sifg-table-1", rows=("bnn-boston-sifg/ada-sifg",), **shorter)}
-    for n, iterations in zip(size.particles, size.iterations, strict=True):
-        found[f"toy, {n} particles"] = partial(
-            run, suite="toy", tasks=["gmm5-2d"], algorithms=list(TOY), particles=n, samples=100, replicates=2,
-            budget={"iterations": iterations},
-        )  # fmt: skip
-    return found
-
-
-def row_of(part: str, cell: CellRecord) -> Row:
-    """A cell of a whole run: seconds of its steps, and of its metrics apart."""
-    row: Row = {"part": part, "name": f"{cell.spec.task}/{cell.label}", "status": "ok"}
-    if cell.status is not Status.OK:
-        kind = "skipped" if cell.status in (Status.SKIPPED, Status.UNSUPPORTED) else "failed"
-        return row | {"status": kind, "reason": printable(f"{cell.status}: {cell.reason}".split("\n")[0][:300])}
-    peaks = [v for v in cell.values.get("peak_memory", []) if v is not None]
-    row |= {"seconds": cell.seconds, "iterations": cell.iterations, "metrics s": cell.overheads.get("metrics")}
-    row |= {"warm-up s": cell.overheads.get("warmup"), "peak MiB": max(peaks, default=None)}
-    for metric in ("sliced_w2", "rmse", "nll"):
-        values = [v for v in cell.values.get(metric, []) if v is not None]
-        if values:
-            row[metric] = statistics.median(values)
-    return row
 
 
 class Report:
@@ -279,13 +280,11 @@ Made by `{facts["command"]}` on {facts["day"]}. {facts["card"]}; PyTorch {facts[
 
 {headline(rows)}
 
-- *agreement*: a first step with the CPU's random numbers, largest relative difference (at most {devices.TOLERANCE:g});
-  samples by law, p-value of equal means and spreads (Bonferroni over the coordinates).
-- *steps*: 10 replicates of 100 particles on gmm5-2d, milliseconds by events on the card after three steps, the median of
-  five turns, and the same of one thread of the CPU; peak memory is PyTorch's on a card, the process's otherwise.
-  *steps of many particles*: one replicate. *compiled steps*: as `--compile` makes them; ten replicates again.
-- *nuts*: microseconds of a leapfrog step of one chain, all chains together. *toy* and *SIFG's Table 1*: whole runs,
-  metrics and warm-up apart from steady seconds.
+- *agreement*: a first step with the CPU's random numbers, largest relative difference (at most {TOLERANCE:g}).
+- *steps*: 10 replicates of 100 particles on gmm5-2d, milliseconds by events on the card after {SETTLED} steps, medians of
+  five turns: as they are, as `--compile` replays them (*plain* says why it does not), and on one thread of the CPU. Peak
+  memory is PyTorch's on a card, the process's otherwise. *steps of a network*, *of many particles*: one replicate.
+- *nuts*: microseconds of a leapfrog step of one chain, all chains together.
 
 ## Failed or skipped
 
@@ -363,17 +362,14 @@ def groups(todo: list[Item]) -> Iterator[Together]:
         yield from (Together(tuple(of_part[i : i + size])) for i in range(0, len(of_part), size))
 
 
-def in_workers(jobs: list[Together], limit: float, report: Report, count: int = 1) -> list[Item]:
-    """Run jobs in workers of the card; returns what was in jobs that gave nothing, for another try."""
-    lost = []
-    for number, outcome in Workers(count, limit).run(jobs, lambda number, news: None):
-        rows, group = outcome.result, jobs[number].items
-        if rows is None and len(group) > 1:
-            lost += group
-            continue
-        only = {"part": group[0].part, "name": group[0].name, "status": "failed", "reason": outcome.reason}
-        report.add([only] if rows is None else rows)
-    return lost
+def in_workers(job: Together, limit: float, report: Report) -> list[Item]:
+    """Run measurements in a worker of the card; returns those of a group that gave nothing, for another try."""
+    ((_, outcome),) = Workers(1, limit).run([job], lambda number, news: None)
+    if outcome.result is None and len(job.items) > 1:
+        return list(job.items)
+    only = {"part": job.items[0].part, "name": job.items[0].name, "status": "failed", "reason": outcome.reason}
+    report.add(outcome.result or [only])
+    return []
 
 
 def main(device: str, size: Size, folder: Path, whole: float, parts: Container[str], *, fresh: bool) -> int:
@@ -385,35 +381,17 @@ def main(device: str, size: Size, folder: Path, whole: float, parts: Container[s
         return time.monotonic() - start < whole
 
     todo = [item for item in items(device, size) if item.part in parts and not report.done(f"{item.part}: {item.name}")]
-    untimed = [item for item in todo if item.part == "agreement"]
-    lost = in_workers(list(groups(untimed)), GROUP_S, report, min(4, os.cpu_count() or 1))
-    for group in (*(Together((item,)) for item in lost), *groups([item for item in todo if item not in untimed])):
+    for group in groups(todo):
         if left():
-            for item in in_workers([group], GROUP_S if len(group.items) > 1 else SINGLE_S, report):
+            for item in in_workers(group, GROUP_S if len(group.items) > 1 else SINGLE_S, report):
                 if left():
-                    in_workers([Together((item,))], SINGLE_S, report)
+                    in_workers(Together((item,)), SINGLE_S, report)
     late = {"status": "failed", "reason": "no time left"}
-    with tempfile.TemporaryDirectory() as store:
-        for part, run in whole_runs(device, size, Path(store)).items():
-            if part in parts and not report.done(f"{part}: all"):
-                report.add(run_of(part, run) if left() else [{"part": part, "name": "all", **late}])
     for item in todo:
         if f"{item.part}: {item.name}" not in report.rows:
             report.add([{"part": item.part, "name": item.name, **late}])
     print(folder / "README.md")
     return sum(row["status"] == "failed" for row in report.rows.values())
-
-
-def run_of(part: str, run: Callable[[], list[CellRecord]]) -> list[Row]:
-    """The rows of a whole run, and one of the run itself."""
-    rows: list[Row] = []
-
-    def all_cells() -> Row:
-        rows.extend(row_of(part, cell) for cell in run())
-        failed = sum(row["status"] == "failed" for row in rows)
-        return {"status": "failed", "reason": f"{failed} of {len(rows)} cells failed"} if failed else {}
-
-    return [measured(Item(part, "all", all_cells)), *rows]
 
 
 if __name__ == "__main__":
@@ -431,7 +409,7 @@ if __name__ == "__main__":
     except Exception as error:
         sys.exit(f"card.py: {error}")
     chosen = FAST if given.fast else FULL
-    known = {item.part for item in items(place, chosen)} | set(whole_runs(place, chosen, given.out))
+    known = {item.part for item in items(place, chosen)}
     if wrong := set(given.part or ()) - known:
         sys.exit(f"card.py: --part {min(wrong)}: no such part; known are {', '.join(sorted(known))}")
     raise SystemExit(main(place, chosen, given.out, given.seconds, given.part or known, fresh=given.fresh) > 0)

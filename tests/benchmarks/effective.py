@@ -28,7 +28,7 @@ from jobs import absent
 
 from parvibench.core.algorithm import take_steps
 from parvibench.core.registry import load_algorithm, load_task
-from parvibench.harness.run.compiling import CompiledStep
+from parvibench.harness.run.compiling import RecordedStep
 from parvibench.harness.store.environment import provenance
 
 FILE = Path(__file__).resolve().parents[2] / "reports" / "benchmarks" / "effective.md"
@@ -54,7 +54,7 @@ def ours(task: Any, chains: int, draws: int, seed: int, compiled: bool = False) 
     nuts, problem = load_algorithm("nuts"), task.problem(1, seed, particles=chains)
     settings = nuts.make_settings({})
     start = time.process_time()
-    advance = CompiledStep(nuts.step) if compiled else nuts.step
+    advance = RecordedStep(nuts.step) if compiled else nuts.step
     with torch.inference_mode():
         state = nuts.init(problem, settings, problem.streams, 4 * WARMUP)
         steps = take_steps(advance, problem, settings, state)

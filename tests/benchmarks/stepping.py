@@ -11,7 +11,7 @@ from pairing import Run
 from parvibench.core import registry
 from parvibench.core.algorithm import take_steps
 from parvibench.core.task import Task
-from parvibench.harness.run.compiling import CompiledStep
+from parvibench.harness.run.compiling import RecordedStep
 from parvibench.harness.suite.cells import chunk_width
 
 
@@ -31,16 +31,13 @@ class Stepper:
             particles=particles, full_batch="full-batch" in self.algorithm.needs,
         )  # fmt: skip
         self.steps = 0
-        self.advance: Any = CompiledStep(self.algorithm.step, device) if compiled else self.algorithm.step
+        self.advance: Any = RecordedStep(self.algorithm.step) if compiled else self.algorithm.step
         with self._mode():
             self.state = self.algorithm.init(self.problem, self.settings, self.problem.streams, horizon)
         self._taken = take_steps(lambda *given: self.advance(*given), self.problem, self.settings, self.state)
 
-    def _mode(self) -> torch.inference_mode | torch.no_grad | nullcontext[None]:
-        """As in the harness: PyTorch's compiler fails on tensors of the inference mode."""
-        if self.algorithm.differentiates:
-            return nullcontext()
-        return torch.no_grad() if isinstance(self.advance, CompiledStep) else torch.inference_mode()
+    def _mode(self) -> torch.inference_mode | nullcontext[None]:
+        return nullcontext() if self.algorithm.differentiates else torch.inference_mode()
 
     def step(self) -> None:
         self.run(1)

@@ -8,9 +8,8 @@ from typing import Any
 
 import card
 import pytest
+import torch
 from torch import Tensor
-
-from parvibench.checks.questions import devices
 
 
 def fails() -> card.Row:
@@ -65,39 +64,27 @@ def test_the_headline_is_of_the_rows() -> None:
     assert said.count("\n") == 1
 
 
-def test_an_algorithm_agrees_with_itself_and_has_a_time() -> None:
-    assert "status" not in card.agrees("ula", "cpu")
-    assert card.step_times("ula", "cpu", 10, 100, 10)["CPU ms"] > 0
-
-
-@pytest.mark.parametrize(
-    ("which", "harm"),
-    [("first", lambda x: x + 1e-3), ("first", lambda x: x * math.nan), ("law", lambda x: x + 2.0),
-     ("law", lambda x: x * 3.0), ("law", lambda x: x * math.nan)],
-)  # fmt: skip
-def test_a_device_that_errs_is_told(
-    which: str, harm: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An error planted in what the second of the two devices gives: in a first step, or in the samples."""
-    calls, states = itertools.count(), devices._states
+@pytest.mark.parametrize("harm", [lambda x: x, lambda x: x + 1e-3, lambda x: x * math.nan])
+def test_a_device_that_errs_is_told(harm: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error planted in the first step on the second of the two devices."""
+    take, calls = card.take_steps, itertools.count()
 
     def wrong(*given: Any) -> Iterator[Any]:
-        number = next(calls)  # first step here, there; then samples here, there
-        for state in states(*given):
-            yield state._replace(x=harm(state.x)) if number == {"first": 1, "law": 3}[which] else state
+        second = next(calls) == 1
+        for state, info in take(*given):
+            yield state._replace(x=harm(state.x)) if second else state, info
 
-    assert devices.compare("hmc", "cpu").ok(50)
-    monkeypatch.setattr(devices, "_states", wrong)
-    found = devices.compare("hmc", "cpu")
-    assert not found.ok(50)
-    assert (which == "law") == (found.difference == 0)
+    monkeypatch.setattr(card, "take_steps", wrong)
+    row = card.agrees("hmc", "cpu")
+    assert ("status" in row) is not torch.equal(harm(torch.ones(1)), torch.ones(1))
 
 
-@pytest.mark.ci
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_compiled_steps_have_a_time() -> None:
-    """In the mode of the harness: in PyTorch's inference mode the median of SVGD's kernel fails."""
-    assert card.step_times("svgd", "cpu", 5, 20, 2, compiled=True)["ms"] > 0
+@pytest.mark.parametrize(("name", "plain"), [("svgd", True), ("sivi", False), ("nuts", None)])
+def test_steps_have_times(name: str, plain: bool | None) -> None:
+    row = card.step_times("gmm5-2d", name, "cpu", 5, 20, 2)
+    assert min(row["ms"], row["CPU ms"], row.get("compiled ms", 1)) > 0
+    assert "status" not in row
+    assert plain is None or bool(row["plain"]) is plain
 
 
 def test_nuts_has_a_time_per_leapfrog_of_a_chain() -> None:

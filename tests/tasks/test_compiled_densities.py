@@ -9,7 +9,7 @@ from torch import Tensor
 
 import parvibench as pb
 from parvibench.core.registry import load_task
-from parvibench.harness.run.compiling import CompiledDensity
+from parvibench.harness.run.compiling import fused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -26,14 +26,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 def test_a_compiled_density_is_the_plain_one_at_the_same_price(task: str) -> None:
     """At points that it was not made at; by hand, of a network, and through autograd."""
     plain, fast = (load_task(task).problem((0, 1), 0, "cpu", torch.float64, particles=3) for _ in range(2))
-    made: list[CompiledDensity] = []
-    fast.evaluate_by(lambda evaluate: made.append(CompiledDensity(evaluate)) or made[0])
+    reasons: list[str] = []
+    fast.evaluate_by(lambda evaluate: fused(evaluate, reasons.append))
     x = plain.init()
     for points in (x, 0.9 * x, x[:, :2]):  # the last of another shape
         for a, b in zip(fast.log_density_and_score(points), plain.log_density_and_score(points), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
-    assert made[0].left_plain == ""
-    assert made[0]._fast is not made[0]._plain
+    assert not reasons
     assert fast.meter == plain.meter
 
 
@@ -42,19 +41,22 @@ def test_a_density_that_decides_by_values_stays_plain() -> None:
         scale = 1.0 if x.sum() > 0 else 2.0
         return -scale * x.square().sum(-1) / 2, -scale * x
 
-    compiled, x = CompiledDensity(evaluate), torch.ones(1, 2, 3)
+    reasons: list[str] = []
+    compiled, x = fused(evaluate, reasons.append), torch.ones(1, 2, 3)
     for points in (x, -x):
         assert torch.equal(compiled(points)[1], evaluate(points)[1])
-    assert "data-dependent" in compiled.left_plain
+    assert reasons == ["values decide which operations follow"]
 
 
 def test_a_long_density_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling would take minutes."""
-    monkeypatch.setattr("parvibench.harness.run.compiling._MOST_OPERATIONS", 2)
+    monkeypatch.setattr("parvibench.harness.run.compiling._MOST_FUSED", 2)
     target = load_task("banana").target((0,), "cpu", torch.float64)
-    compiled, x = CompiledDensity(target.log_density_and_score), torch.ones(1, 2, 2, dtype=torch.float64)
+    reasons: list[str] = []
+    compiled = fused(target.log_density_and_score, reasons.append)
+    x = torch.ones(1, 2, 2, dtype=torch.float64)
     assert torch.equal(compiled(x)[1], target.log_density_and_score(x)[1])
-    assert "more than 2 operations" in compiled.left_plain
+    assert "more than 2 operations" in reasons[0]
 
 
 @pytest.mark.ci
@@ -72,4 +74,4 @@ def test_a_run_says_that_its_density_stayed_plain(tmp_path: Path) -> None:
     }
     for task, told in ((deciding, True), ("banana", False)):
         (cell,) = pb.run(tasks=[task], algorithms=["nuts"], compiled=True, **run).cells
-        assert any("the density of the task is not (" in flag for flag in cell.flags) is told
+        assert any("plain density" in flag for flag in cell.flags) is told

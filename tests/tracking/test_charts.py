@@ -1,18 +1,17 @@
-"""What MLflow shows of a cell at once: its task and source, a picture, and at most twelve charts."""
+"""What MLflow shows of a cell at once: its task and source, and at most twelve charts."""
 
 import json
 import re
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import records
-from mirrors import make_curve, make_record, write_folder
+from mirrors import make_record
 
 from parvibench.core import registry
 from parvibench.harness.store.cell_files import CurveGrid
-from parvibench.tracking import content, database, writer
+from parvibench.tracking import content, database
 from parvibench.tracking.mirror import MirrorObserver
 
 
@@ -85,13 +84,3 @@ def test_the_ui_opens_the_cells_of_the_suite_in_a_view_that_mlflow_reads(mirrore
         filters = [re.compile(view["chartsSearchFilter"]) for view in views]
         assert any(known == {name for name in known if f.search(name)} for f in filters)
         assert all(sum(bool(f.search(name)) for name in (*registry.metrics(), *metrics)) <= 12 for f in filters)
-
-
-def test_pictures_are_small_and_need_finite_samples_of_two_coordinates(tmp_path):
-    record = make_record("p", values={"w2": [1.0]})
-    folder = write_folder(tmp_path, record, make_curve())
-    assert writer.draw(record, folder).startswith(b"\x89PNG")
-    assert len(writer.draw(record, folder)) < 40_000
-    for samples in (np.full((3, 8, 2), np.nan), np.zeros((3, 8, 1))):
-        np.savez(folder / "samples.npz", samples=samples)
-        assert writer.draw(record, folder) is None

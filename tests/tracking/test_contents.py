@@ -65,7 +65,7 @@ def test_infinite_medians_are_left_out_and_counted(mirrored):
 
 def test_artifacts_lie_beside_the_store(mirrored):
     assert mirrored.experiment.artifact_location == (mirrored.root / "artifacts" / "tiny").as_uri()
-    assert mirrored.artifacts(mirrored.child("good")) == {"cell.json", "curve.parquet", "samples.npz", "samples.png"}
+    assert mirrored.artifacts(mirrored.child("good")) == {"cell.json", "curve.parquet", "samples.npz"}
     assert mirrored.artifacts(mirrored.child("bad")) == {"cell.json"}
     assert mirrored.artifacts(mirrored.parent) == {"suite.yaml", "run.json", "cells.json"}
 

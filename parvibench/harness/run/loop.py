@@ -25,7 +25,7 @@ from parvibench.harness.workers.executors import Notify
 from .account import CHANGED, ENDED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
 from .clock import reference_seconds, reset_peak_memory
-from .compiling import CompiledStep, compile_seconds
+from .compiling import RecordedStep
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
 from .shared_data import refuse_spoilt, unchanged
@@ -83,15 +83,12 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     reset_peak_memory(device)
     if isinstance(chunk.method, Anchor):
         return _Run(chunk, judge, notify, None).drawn(chunk.method)
-    advance: Advance = chunk.method.step
-    if cell.spec.compiled:
-        advance = CompiledStep(advance, cell.spec.device)
-    trial = Trial(chunk, advance)
-    warmup = trial.seconds - compile_seconds(advance)
+    advance: Advance = RecordedStep(chunk.method.step) if cell.spec.compiled else chunk.method.step
+    trial = Trial(chunk)
     run = _Run(chunk, judge, notify, snapshot if chunk.method.resumable else None)
-    run.result.overheads["warmup"], run.result.start = warmup, trial.start
+    run.result.overheads["warmup"], run.result.start = trial.seconds, trial.start
     before = reference_seconds(device)
-    with step_mode(cell, chunk.method), run.guard:
+    with step_mode(chunk.method), run.guard:
         state, step, pending = run.resumed(trial) or run.begun(trial.horizon)
         steps = take_steps(advance, run.problem, chunk.settings, state, step)
         method = chunk.method
@@ -105,10 +102,11 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
         run.finish(stepper)
     result = run.result
     result.seconds = run.account.clock.seconds
-    if isinstance(advance, CompiledStep):
+    if isinstance(advance, RecordedStep):
         result.overheads["compile"] = advance.seconds
+        part = "density" if method.compiled_step() else "steps"
         if advance.left_plain:
-            result.flag(f"--compile: the step is compiled, the density of the task is not ({advance.left_plain})")
+            result.flag(f"--compile: plain {part}: {advance.left_plain}")
     result.process = process_facts()
     after = reference_seconds(device)
     result.drift = max(before, after) / max(min(before, after), 1e-9) - 1

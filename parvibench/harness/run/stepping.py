@@ -15,11 +15,9 @@ from parvibench.core.algorithm import Algorithm, take_steps
 from parvibench.core.budget import Meter
 from parvibench.core.errors import BudgetExhausted, BudgetIgnored
 from parvibench.core.sequential import GrowingProblem
-from parvibench.harness.suite.cells import Cell
 
 from .chunks import Chunk
 from .clock import Clock
-from .compiling import compile_seconds
 from .recorder import PathRecorder
 from .thompson import RecentPositions
 
@@ -31,11 +29,9 @@ _FORECAST_STEPS, _ENOUGH_S = 6, 1.0  #: Steps that a forecast takes, fewer when 
 SO_FAR = ("log_z", "log_z_se", "log_z_doubt")
 
 
-def step_mode(cell: Cell, algorithm: Algorithm) -> AbstractContextManager[Any]:
-    """Without gradients where the algorithm takes none; the compiler does not know inference mode well."""
-    if algorithm.differentiates:
-        return nullcontext()
-    return torch.no_grad() if cell.spec.compiled else torch.inference_mode()
+def step_mode(algorithm: Algorithm) -> AbstractContextManager[Any]:
+    """Without gradients where the algorithm takes none."""
+    return nullcontext() if algorithm.differentiates else torch.inference_mode()
 
 
 class Trial:
@@ -48,7 +44,7 @@ class Trial:
     seconds: float  #: all of it took
     start: str  #: where it began: the specification's start or ``own``
 
-    def __init__(self, chunk: Chunk, advance: Advance, *, forecast: bool = False) -> None:
+    def __init__(self, chunk: Chunk, *, forecast: bool = False) -> None:
         cell, algorithm, settings = chunk.cell, chunk.method, chunk.settings
         # Processor time for a forecast, so that other processes of the machine do not count.
         timer = time.process_time if forecast and cell.spec.device != "cuda" else time.perf_counter
@@ -57,10 +53,10 @@ class Trial:
         if forecast and isinstance(problem, GrowingProblem):  # steps on all of the data, as most of a run's are
             turns = torch.arange(problem.posterior.rows, device=cell.spec.device) % problem.posterior.n_actions
             problem.posterior.observe(turns.expand(len(chunk.replicates), -1))
-        with step_mode(cell, algorithm):
+        with step_mode(algorithm):
             state: Any = algorithm.init(problem, settings, problem.streams, _TRIAL_STEPS)
             self.setup = timer() - start
-            first_steps = take_steps(advance, problem, settings, state)
+            first_steps = take_steps(algorithm.step, problem, settings, state)
             paces: list[float] = []
             while len(paces) < _TRIAL_STEPS or (forecast and len(paces) < _FORECAST_STEPS and sum(paces) < _ENOUGH_S):
                 before, tick = problem.meter.charged, timer()
@@ -107,7 +103,7 @@ class Stepper:
     """Takes the steps of a chunk, a block at a time."""
 
     steps: Iterator[tuple[Any, Any]]  #: see ``take_steps``
-    advance: Advance  #: the algorithm's ``step``, or a compiled one, which they call
+    advance: Advance  #: the algorithm's ``step``, or a recorded one, which they call
     meter: Meter
     clock: Clock  #: runs while steps are taken
     recorder: PathRecorder | RecentPositions | None  #: is offered every position
@@ -125,7 +121,7 @@ class Stepper:
         positions: list[Tensor] = []
         recording = self.recorder is not None
         state, step = self.state, self.step
-        compiling = compile_seconds(self.advance)
+        compiling = getattr(self.advance, "seconds", 0.0)  # spent on recording so far, see ``RecordedStep``
         self.clock.start()
         try:
             for after, info in self.steps:
@@ -149,7 +145,7 @@ class Stepper:
             self.ignored = True
             return False
         finally:
-            self.clock.stop(compile_seconds(self.advance) - compiling)
+            self.clock.stop(getattr(self.advance, "seconds", 0.0) - compiling)
             if self.recorder is not None:
                 for number, x in enumerate(positions, self.step + 1):
                     self.recorder.add(number, x)

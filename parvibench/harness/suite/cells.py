@@ -135,7 +135,7 @@ def expand(
         preset = given.get("preset")
         rest = protocol_of(suite, task, entry, method, preset) | {"settings": values, "device": device}
         compiles = method.kind != "anchor" and (not method.host_bound or method.compiled_step() is not None)
-        rest["compiled"] = compiled and compiles
+        rest["compiled"] = (compiled or suite.compile) and compiles
         own = "" if task.name in registry.tasks() else registry.place_of(task)
         spec = _spec(suite, task, method, task_entry, entry.name, **rest)
         published = [p.metric for p in entry.published] if isinstance(entry, Row) else []

@@ -202,6 +202,7 @@ class Profile(Strict):
     samples: int | None = Field(None, gt=1, le=1_000_000)
     contexts: int | None = Field(None, gt=1, le=1_000_000)
     start: StartKind | None = None
+    compile: bool | None = None
     tune: TuneSpec | None = None
     tuned: Tuned | None = None
     only: Patterns | None = None  #: labels of the methods it keeps

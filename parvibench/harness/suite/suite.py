@@ -60,6 +60,7 @@ class Suite(Strict):
     contexts: int | None = Field(None, gt=1, le=1_000_000)  # decisions of sequential tasks
     metrics: Annotated[tuple[str, ...] | None, BeforeValidator(as_tuple)] = None
     dtype: Literal["float32", "float64"] = "float32"
+    compile: bool = False  # as with ``--compile``
     chunk: int | None = Field(None, gt=0, le=100_000)  # most replicates at a time, where times are those of one run
     match: Literal["effective-step"] | None = None
     tune: TuneSpec | None = None

@@ -11,6 +11,7 @@ from parvibench.harness.store.files import SnapshotFile
 from parvibench.harness.suite.cells import Cell
 
 from .executors import Job, Notify, Outcome, Run
+from .processes import PRELOAD
 
 Ended = Outcome[ChunkResult]
 
@@ -27,6 +28,11 @@ class ChunkJob(Job[ChunkResult]):
     def replicates(self) -> tuple[int, ...]:
         """Ids of the replicates."""
         return self.cell.chunks[self.chunk]
+
+    @property
+    def preload(self) -> tuple[str, ...]:  # type: ignore[override]
+        """With what recording a step imports, in some two seconds."""
+        return (*PRELOAD, "torch._inductor", "torch._meta_registrations") if self.cell.spec.compiled else ()
 
     def run(self, notify: Notify) -> ChunkResult:
         """Samples and metrics."""
