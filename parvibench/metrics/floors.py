@@ -6,7 +6,7 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -193,9 +193,7 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
 
 
-def _lower_is_better(
-    metric: str, values: ArrayLike, floor: Floor
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
     higher = registry.metrics()[metric].direction == "higher"
     better = np.negative if higher else np.positive
