@@ -115,7 +115,9 @@ def _rerun(theirs: Archive, terms: Terms, store: Store, execution: Execution) ->
     stopped = [r for r in found.values() if r is None or r.status in (Status.INTERRUPTED, Status.SKIPPED)]
     if stopped:
         why = next((r.reason for r in stopped if r is not None), "")
-        raise RefusedError(f"{len(stopped)} cells were not run again; the same command resumes. {why}".strip())
+        raise RefusedError(
+            f"not run again: {len(stopped)} of {len(found)} cells; the same command resumes. {why}".strip()
+        )
     return {key: record for key, record in found.items() if record is not None}
 
 

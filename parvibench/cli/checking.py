@@ -17,6 +17,7 @@ from typer import Argument, Option
 
 from parvibench import api
 from parvibench.api.listing import DEFAULT_STORE, DEFAULT_TIMEOUT_S, interval, number
+from parvibench.api.listing import count as counted
 from parvibench.core.errors import InputError
 
 from . import shared
@@ -147,7 +148,7 @@ def _update(names: Sequence[str], path: Path, yes: bool, **options: Any) -> int:
         if not yes and not typer.confirm(f"Write {path}?"):
             return EXIT_FAILED
     made.write(path)
-    answer(f"{path}: {len(made.cells)} cells")
+    answer(f"{path}: {counted(len(made.cells), 'cell')}")
     return 0
 
 
@@ -262,7 +263,7 @@ def _print_verification(found: api.stores.Verification) -> None:
         answer(f"not verified ({why}): {', '.join(labels[:5])}{more}")
     counts = Counter(c.verdict for c in found.checks)
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing was checked"
-    answer(f"{found.compared} comparisons; {found.replicates} verifiable replicates: {said}")
+    answer(f"{counted(found.compared, 'comparison')}; {counted(found.replicates, 'verifiable replicate')}: {said}")
     if found.compared:
         missed = f"{100 * found.chance_of_missing:.2g}%"
         answer(f"if 5% of the replicates were falsified, all comparisons would miss it with probability {missed}")

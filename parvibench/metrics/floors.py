@@ -6,7 +6,7 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -163,7 +163,21 @@ def p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     if len(found) == 1:
         worse = int(np.sum(known >= found[0]))
         return min(1.0, (1 + worse + math.sqrt(worse)) / (1 + len(known)))
-    return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="asymptotic").pvalue)
+    return _rank_sum_p_value(found, known)
+
+
+def _rank_sum_p_value(x: NDArray[np.float32], y: NDArray[np.float32]) -> float:
+    """SciPy's ``mannwhitneyu(x, y, alternative="greater", method="asymptotic")`` without its checks, which take most of its time."""
+    n, m = len(x), len(y)
+    both = np.sort(np.concatenate([x, y]))
+    first = np.flatnonzero(np.append(True, both[1:] != both[:-1]))
+    tied = np.zeros(n + m, np.float32)
+    tied[first] = np.diff(first, append=n + m)
+    places = np.searchsorted(both, x, "left") + np.searchsorted(both, x, "right") + 1  # twice the ranks
+    above = np.float32(places.sum() / 2 - n * (n + 1) / 2) - n * m / 2 - 0.5
+    spread = np.sqrt(n * m / 12 * ((n + m + 1) - (tied**3 - tied).sum() / ((n + m) * (n + m - 1))))
+    with np.errstate(divide="ignore"):
+        return float(scipy.special.ndtr(-above / spread))
 
 
 def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
@@ -179,7 +193,7 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
 
 
-def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[Any], NDArray[Any]]:
+def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Values and those of the floor, rounded alike, so that ties of shares and counts stay ties; NaN as +inf."""
     higher = registry.metrics()[metric].direction == "higher"
     better = np.negative if higher else np.positive

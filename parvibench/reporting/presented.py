@@ -14,6 +14,7 @@ from parvibench.core.result import Status
 
 from .facts import board as lb
 from .facts.run import Facts
+from .formatting import count
 from .text import marks
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Results(Facts):
 
     def __repr__(self) -> str:
         first = [f"\n  {r.status}: {r.label} on {r.task}: {r.reason:.200}" for r in self.failures.head(10).itertuples()]
-        size = f"{len({c.label for c in self.cells})} methods x {len(self.by_task)} tasks"
+        size = f"{count(len({c.label for c in self.cells}), 'method')} x {count(len(self.by_task), 'task')}"
         counts = f"{size}; {marks.by_status(self.cells) or 'no cells'}"
         return f"Results({self.run.id!r} in {str(self.store.root)!r}: {counts}){''.join(first)}"
 

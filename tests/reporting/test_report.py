@@ -35,7 +35,7 @@ from parvibench.reporting.figures import curves, density_scatter, figure
 from parvibench.reporting.figures.figure import TaskCells
 from parvibench.reporting.page import html_page as rendering
 from parvibench.reporting.page import report, report_files
-from parvibench.reporting.page.provenance import step_sizes
+from parvibench.reporting.page.provenance import profile_in_words, step_sizes
 from parvibench.reporting.page.report import Report
 from parvibench.reporting.page.report_files import write_report
 from parvibench.reporting.page.text_tables import print_leaderboard
@@ -402,3 +402,18 @@ def test_a_page_names_no_folder_of_the_machine_it_was_made_on(results, tmp_path)
     for file in ("index.html", "results.json"):
         assert folder not in (tmp_path / "page" / file).read_text()
     assert f"parvibench run --out {results.store.root.name} --seed 1" in (tmp_path / "page" / "index.html").read_text()
+
+
+def test_the_file_of_values_written_in_parts_is_the_whole_table(results, tmp_path, monkeypatch):
+    monkeypatch.setattr("parvibench.reporting.facts.run._PART", 20)  # one cell at a time
+    results.write_values(tmp_path / "parts.parquet")
+    found = pd.read_parquet(tmp_path / "parts.parquet")
+    pd.testing.assert_frame_equal(found, results.values())
+    assert found.attrs["format"] == results.values().attrs["format"]
+
+
+def test_a_changed_profile_says_its_numbers(results):
+    suite = results.suite | {"replicates": 10}
+    changed = {"suite": suite, "profile": "fast", "provenance": {"changed": ["replicates", "budget"]}}
+    run = results.run.model_copy(update=changed)
+    assert profile_in_words(replace(results, run=run)) == "fast, 10 replicates, other budget"

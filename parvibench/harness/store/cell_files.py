@@ -175,7 +175,7 @@ class CurveGrid:
     replicates: NDArray[np.int64]  #: (R,), ids
     spent: Mapping[str, NDArray[np.float64]]  #: axis of ``SPENT`` -> (C, R)
     names: Mapping[str, int]  #: metric -> position in ``values`` and ``measured``
-    values: NDArray[np.float64]  #: (M, C, R)
+    values: NDArray[np.floating]  #: (M, C, R), float32 where that is exact, as stored: a report has thousands of grids
     measured: NDArray[np.bool_]  #: (M, C, R)
 
     @classmethod
@@ -196,6 +196,9 @@ class CurveGrid:
         measured = np.zeros(values.shape, dtype=bool)
         values[metrics, c, r] = columns["value"]
         measured[metrics, c, r] = True
+        with np.errstate(over="ignore"):
+            short = values.astype(np.float32)
+        values = short if np.array_equal(short, values, equal_nan=True) else values
         return cls(replicates, spent, {name: i for i, name in enumerate(names)}, values, measured)
 
     def metric(self, name: str) -> MetricCurve:
@@ -219,4 +222,4 @@ class CurveGrid:
         if at is None:
             none = np.zeros(self.values.shape[1:], bool)
             return np.where(none, 0.0, math.nan), none
-        return self.values[at], self.measured[at]
+        return self.values[at].astype(np.float64), self.measured[at]

@@ -313,7 +313,7 @@ class Store:
         flags = record.flags
         if cell.sha256 and cell.sha256 != self.digest(key):
             flags = [*flags, "written again after this run"]
-        return record.model_copy(update={"label": cell.label, "flags": flags})
+        return record.model_copy(update={"spec": cell.spec, "label": cell.label, "flags": flags})
 
     @_settled
     def _beside(self, key: str, name: str) -> bytes | None:

@@ -1,7 +1,8 @@
 """The facts of every cell as one flat table: ``results.parquet``, which pandas alone reads."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
+from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
 
@@ -25,9 +27,12 @@ SHOWN = (
 
 
 def values(
-    results: StoredRun, boards: Mapping[str, pd.DataFrame], reached: Mapping[tuple[str, str], NDArray[np.float64]]
-) -> pd.DataFrame:
-    """All values in long form: one row per task, label, metric and replicate (null: not finite).
+    results: StoredRun,
+    boards: Mapping[str, pd.DataFrame],
+    reached: Mapping[tuple[str, str], NDArray[np.float64]],
+    most: int = sys.maxsize,
+) -> Iterator[pd.DataFrame]:
+    """All values in long form, in parts of at most ``most`` cells: one row per task, label, metric and replicate (null: not finite).
 
     What the sentences of the page are made of, repeated on every row of a cell: of the task ``group`` (kind of target),
     ``tags``, ``task_version`` and ``overlap`` (test rows over training rows of random splits); of the method ``algorithm``,
@@ -46,9 +51,29 @@ def values(
     for view, board in boards.items():
         for task, label, rank, best in board[["task", "label", "rank", "best"]].itertuples(index=False):
             ranks.setdefault((task, label), {})[view] = [None if rank != rank else int(rank), bool(best)]
+    suite, floor = results.run.suite, cache(lb.floor)
+    attrs = {"run": results.run.id, "suite": suite.get("name"), "profile": results.run.profile, "format": FORMAT}
+    attrs["protocol"] = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
+    attrs["unfinished"] = results.unfinished
+    for start in range(0, max(1, len(results.cells)), most):
+        cells = results.cells[start : start + most]
+        heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in cells])
+        heads["ranks"] = [json.dumps(ranks[c.task, c.label]) for c in cells]
+        frame = _frame(cells, heads, of_board, reached, floor)
+        frame.attrs = attrs
+        yield frame
+
+
+def _frame(
+    cells: Sequence[CellRecord],
+    heads: pd.DataFrame,
+    of_board: Mapping[tuple[str, str], dict[Any, Any]],
+    reached: Mapping[tuple[str, str], NDArray[np.float64]],
+    floor: Callable[[str, str, int], Floor | None],
+) -> pd.DataFrame:
+    """``heads``, a row a cell, repeated beside its values."""
     rows: list[tuple[Any, ...]] = []  # number of the cell, and its columns
-    floor = cache(lb.floor)
-    for i, c in enumerate(results.cells):
+    for i, c in enumerate(cells):
         for metric, stored in c.values.items():
             known = floor(c.task, metric, c.samples)
             primary = metric == of_board[c.task, c.label]["metric"]
@@ -58,19 +83,12 @@ def values(
             rows += [(i, *own, r, v, t) for r, v, t in zip(c.spec.replicates, stored, near, strict=False)]
         if not any(c.values.values()):
             rows.append((i, *(None,) * 7))
-    heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in results.cells])
-    heads["ranks"] = [json.dumps(ranks[c.task, c.label]) for c in results.cells]
     columns = ["metric", "direction", "floor", "primary", "replicate", "value", "reached"]
     own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
     frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
     types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
     numbers = ("value", "reached", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
-    frame = frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
-    suite = results.run.suite
-    protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
-    frame.attrs = {"run": results.run.id, "suite": suite.get("name"), "profile": results.run.profile}
-    frame.attrs |= {"format": FORMAT, "protocol": protocol, "unfinished": results.unfinished}
-    return frame
+    return frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
 
 
 def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str, object]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Step sizes searched on the suite's grid for every task; one setting for all tasks, whose adaptation the budget pays.
 DIVISIONS = ("tuned", "self-tuning")
+#: Rows of ``values`` that are in memory at once when they are written.
+_PART = 2**17
 #: Budget axes: column of the curves -> title.
 AXES = {"score_evaluations": "score evaluations", "iteration": "iterations", "seconds": "seconds"}
 
@@ -162,14 +167,27 @@ class Facts(StoredRun):
         return {metric: detected_alterations(metric) for metric in registry.metrics() if metric in used}
 
     def values(self) -> pd.DataFrame:
-        """All facts of cells as one flat table, as of ``cells.values``."""
+        """All facts of cells as one flat table, as of ``flat_rows.values``."""
+        return next(self._values())
+
+    def _values(self, most: int = sys.maxsize) -> Iterator[pd.DataFrame]:
         boards = {kind: view.board for kind, view in self.views.items()}
-        return flat.values(self, boards, self.recommendations.reached)
+        return flat.values(self, boards, self.recommendations.reached, most)
 
     def write_values(self, file: Path) -> None:
-        """Write ``values`` as Parquet."""
-        table = self.values()
-        table.to_parquet(file, index=False, **dense(table.columns))
+        """Write ``values`` as Parquet, as pandas would, in parts: the whole table of thousands of cells takes a gigabyte."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        widest = max((sum(map(len, c.values.values())) for c in self.cells), default=0)
+        with contextlib.ExitStack() as stack:
+            writer = None
+            for frame in self._values(max(1, _PART // max(1, widest))):
+                if writer is None:
+                    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+                    schema = schema.with_metadata({**schema.metadata, "PANDAS_ATTRS": json.dumps(frame.attrs)})
+                    writer = stack.enter_context(pq.ParquetWriter(file, schema, **dense(frame.columns)))
+                writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False).cast(schema))
 
     def of_tasks(self, tasks: Sequence[str]) -> Self:
         """With the cells of these tasks only; ``InputError`` where the run has no such task."""

@@ -11,7 +11,7 @@ from parvibench.core.result import CellRecord, Status
 from parvibench.reporting.facts import board as lb
 from parvibench.reporting.facts.flat_rows import step_origin
 from parvibench.reporting.facts.run import Facts
-from parvibench.reporting.formatting import join
+from parvibench.reporting.formatting import count
 from parvibench.reporting.text import described, marks, validity
 
 _MAX_TEXT = 4000
@@ -95,7 +95,12 @@ def profile_in_words(facts: Facts) -> str:
     """The suite's profile; one that options of the command changed is not called by its name alone."""
     run = facts.run
     changed = run.provenance.get("changed") if run.profile else None
-    return f"{run.profile} with other {join(changed)}" if changed else run.profile or ""
+    return ", ".join([run.profile or "", *(_changed(what, run.suite.get(what)) for what in changed or ())])
+
+
+def _changed(what: str, value: Any) -> str:
+    """What an option changed, with its number where it is one: ``10 replicates``, ``other budget``."""
+    return count(value, what.removesuffix("s")) if isinstance(value, int) and what.endswith("s") else f"other {what}"
 
 
 def provenance(facts: Facts) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from parvibench.reporting.facts.findings import View, average_ranks
 from parvibench.reporting.facts.run import Facts
 from parvibench.reporting.figures.figure import Drawing, Styles, label_styles, slug
 from parvibench.reporting.figures.over_tasks import forest, over_floor, performance_profiles, quality_and_cost
+from parvibench.reporting.formatting import count
 from parvibench.reporting.tables.matrix import leaderboard, means_table, ranks_table
 from parvibench.reporting.tables.table import Table
 from parvibench.reporting.text import captions, marks
@@ -59,7 +60,7 @@ class Report:
     def counts(self) -> str:
         """The number of cells by status."""
         cells = self.facts.cells
-        return f"{len(cells)} cells: {marks.by_status(cells)}" if cells else "no cells"
+        return f"{count(len(cells), 'cell')}: {marks.by_status(cells)}" if cells else "no cells"
 
 
 def drawings(facts: Facts, name: str = "") -> Iterator[Drawing]:

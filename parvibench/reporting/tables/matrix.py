@@ -38,7 +38,7 @@ def leaderboard(facts: Facts) -> Table:
     for label, rank, of_tasks in facts.all.methods:
         mine = [of_tasks.get(task) for task in first]
         costs = [float(r["score_evaluations"]) for r in mine if r is not None]
-        rests = f"over {rank['n_tasks']} of {len(first)} tasks, {rank['n_failed']} without a result"
+        rests = f"over {rank['n_tasks']} of {count(len(first), 'task')}, {rank['n_failed']} without a result"
         average = Entry("") if rank["anchor"] else numeric(rank["average_rank"], help=rests)
         of = Entry("") if rank["anchor"] else whole(rank["n_tasks"])
         cost = whole(float(np.mean(costs)) if costs else math.nan)
