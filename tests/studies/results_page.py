@@ -186,8 +186,8 @@ def _log_z(x: pd.DataFrame, board: Board) -> str:
     hold(x.loc["parallel-tempering", "brownian-32"] > 20 * claimed.loc["parallel-tempering", "brownian-32"])
     return (
         f"smc is off by {span(x.loc['smc', good])} nats on gmm40-2d and on the log Gaussian Cox process of the Finnish pines in 900 "
-        f"dimensions. Across a first-order phase transition every annealed estimate is {span(x.loc[['smc', 'parallel-tempering'], jump])} "
-        f"nats off and states an error of {span(claimed.loc[['smc', 'parallel-tempering'], jump])}; parallel-tempering on brownian-32 is "
+        f"dimensions. Across a first-order phase transition both annealed estimates are {span(x.loc[['smc', 'parallel-tempering'], jump])} "
+        f"nats off and state an error of {span(claimed.loc[['smc', 'parallel-tempering'], jump])}; parallel-tempering on brownian-32 is "
         f"{three(x.loc['parallel-tempering', 'brownian-32'])} off and states {three(claimed.loc['parallel-tempering', 'brownian-32'])}."
     )
 
