@@ -52,7 +52,12 @@ def values(
         for task, label, rank, best in board[["task", "label", "rank", "best"]].itertuples(index=False):
             ranks.setdefault((task, label), {})[view] = [None if rank != rank else int(rank), bool(best)]
     suite, floor = results.run.suite, cache(lb.floor)
-    attrs = {"run": results.run.id, "suite": suite.get("name"), "profile": results.run.profile, "format": FORMAT}
+    attrs: dict[Any, Any] = {
+        "run": results.run.id,
+        "suite": suite.get("name"),
+        "profile": results.run.profile,
+        "format": FORMAT,
+    }
     attrs["protocol"] = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
     attrs["unfinished"] = results.unfinished
     for start in range(0, max(1, len(results.cells)), most):
