@@ -34,7 +34,7 @@ OURS = {name: registry.load_algorithm(name) for name in SAMPLERS}
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replays are kept however long they take."""
+    """Replays stay in use, slow or not."""
     monkeypatch.setattr(compiling, "_PAYS", float("inf"))
 
 
