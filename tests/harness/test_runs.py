@@ -131,7 +131,7 @@ def test_a_changed_profile_is_not_called_by_its_name_alone(tmp_path: Path) -> No
         "name: mine\ntasks: [banana]\nalgorithms: [sgld]\nreplicates: 1\nparticles: 8\nbudget: {iterations: 4}\n"
         "profiles: {fast: {replicates: 1}}\n"
     )
-    for options, title in (({}, "mine, profile fast<"), ({"particles": 9}, "mine, profile fast with other particles<")):
+    for options, title in (({}, "mine, profile fast<"), ({"particles": 9}, "mine, profile fast, 9 particles<")):
         chosen: Any = {"profile": "fast", "workers": 0, "tracking": False, "out": tmp_path / "store", **options}
         pb.run(str(suite), report=tmp_path / "page", **chosen)
         assert title in (tmp_path / "page/index.html").read_text()
