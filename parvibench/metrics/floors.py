@@ -6,6 +6,7 @@ is consistent with exact draws; one beyond it is evidence against the samples.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -189,8 +190,16 @@ def exact_p_value(metric: str, values: ArrayLike, floor: Floor) -> float:
     found, known = _lower_is_better(metric, values, floor)
     if len(found) == 1:
         return p_value(metric, values, floor)
-    found = np.where(np.isin(found, known), np.nextafter(found, -np.inf), found)
-    return float(scipy.stats.mannwhitneyu(found, known, alternative="greater", method="exact").pvalue)
+    return _exact_rank_sum(int(np.searchsorted(np.sort(known), found).sum()), len(found), len(known))
+
+
+@cache  # thousands of cells have few sums
+def _exact_rank_sum(above: int, n: int, m: int) -> float:
+    """Chance that n values exceed m others in ``above`` pairs or more, by exchangeability; single precision, as ``rounded``."""
+    wins = np.clip(above - m * np.arange(n), 0, m)  # a sample with that many
+    others = np.arange(m, dtype=np.float32)
+    found = (wins - 0.5).astype(np.float32)
+    return float(scipy.stats.mannwhitneyu(found, others, alternative="greater", method="exact").pvalue)
 
 
 def _lower_is_better(metric: str, values: ArrayLike, floor: Floor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -18,6 +18,7 @@ likelihood. A method that has ended its run itself does not improve. The interva
 """
 
 import math
+from functools import cache
 
 import numpy as np
 from scipy import stats
@@ -94,6 +95,7 @@ def in_doubt(results: StoredRun, cell: CellRecord) -> bool:
     return rhat <= largest_rhat(kept_states(cell.spec, cell.iterations, dim), cell.particles, compared)
 
 
+@cache  # thousands of cells have few sizes
 def largest_rhat(draws: int, chains: int, dim: int) -> float:
     """What the R-hat of independent normal draws exceeds with a probability of at most ``ALPHA``.
 

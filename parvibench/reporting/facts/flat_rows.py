@@ -125,8 +125,16 @@ def step_origin(cell: CellRecord, suite: Mapping[str, Any]) -> str:
         return "tuned"
     if lb.fixed_step(suite, cell):
         return "set"
+    default = _default_step(cell.algorithm)
+    if default == "not known":
+        return default
+    return "default" if default == cell.settings["step_size"] else "set"
+
+
+@cache
+def _default_step(algorithm: str) -> float | str | None:
+    """A method's own step size; ``not known`` of a plug-in that is no longer installed."""
     try:
-        default = registry.load_method(cell.algorithm).make_settings({})
-    except Exception:  # a plug-in that is no longer installed
+        return getattr(registry.load_method(algorithm).make_settings({}), "step_size", None)
+    except Exception:
         return "not known"
-    return "default" if getattr(default, "step_size", None) == cell.settings["step_size"] else "set"
