@@ -288,8 +288,15 @@ def interquartile_mean(values: Sequence[ArrayLike], rng: np.random.Generator) ->
     drawn = np.concatenate([x[rng.integers(len(x), size=(RESAMPLES, len(x)))] for x in tasks], axis=1)
     tail = _tail([len(x) for x in tasks])
     # Ends are order statistics, which may be infinite.
-    ends = np.quantile(scipy.stats.trim_mean(drawn, 0.25, axis=1), [tail, 1 - tail], method="inverted_cdf")
-    return Aggregate(float(scipy.stats.trim_mean(np.concatenate(tasks), 0.25)), *map(float, ends))
+    ends = np.quantile(_middle_half(drawn), [tail, 1 - tail], method="inverted_cdf")
+    return Aggregate(float(_middle_half(np.concatenate(tasks))), *map(float, ends))
+
+
+def _middle_half(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """SciPy's ``trim_mean(x, 0.25, axis=-1)`` without its checks, which take half of the time."""
+    n = x.shape[-1]
+    cut = n // 4
+    return np.partition(x, (cut, n - cut - 1))[..., cut : n - cut].mean(-1)
 
 
 def hitting_times(values: ArrayLike, spent: ArrayLike, targets: ArrayLike, replicates: int) -> NDArray[np.float64]:

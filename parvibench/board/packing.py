@@ -272,7 +272,7 @@ def _parsed(manifest: Manifest, files: dict[str, bytes]) -> Archive:
                 raise InputError(f"{folder}/{name[:100]!r} is not the file of its record")
         curve = pd.DataFrame(columns=list(CURVE_COLUMNS))
         if "curve.parquet" in record.files:
-            curve = read_curve(files[f"{folder}/curve.parquet"], f"{folder}/curve.parquet", room)
+            curve = pd.DataFrame(read_curve(files[f"{folder}/curve.parquet"], f"{folder}/curve.parquet", room))
         room -= len(curve)
         records[cell.key], curves[cell.key] = record, curve
         named |= {f"{folder}/{name}" for name in ("cell.json", *record.files)}

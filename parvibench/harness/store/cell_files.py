@@ -81,7 +81,7 @@ def parquet(table: pd.DataFrame) -> bytes:
 def dense(columns: Iterable[str]) -> dict[str, Any]:
     """Options of a Parquet file in which all but ``value`` repeats."""
     return {
-        "compression": "zstd", "compression_level": 19, "use_dictionary": [c for c in columns if c != "value"],
+        "compression": "zstd", "compression_level": 9, "use_dictionary": [c for c in columns if c != "value"],
         "column_encoding": {"value": "BYTE_STREAM_SPLIT"}, "write_statistics": False,
     }  # fmt: skip
 
@@ -104,11 +104,11 @@ def read_npz(content: bytes, name: str) -> dict[str, NDArray[Any]]:
         raise StoreError(f"{name}: damaged ({error}); run its cell again with --fresh") from None
 
 
-def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> pd.DataFrame:
-    """A curve in long form, columns ``CURVE_COLUMNS``, of at most so many rows; errors as of ``checked_table``."""
+def read_curve(content: bytes, path: str, most: int = _MAX_ROWS) -> dict[str, NDArray[Any]]:
+    """Columns ``CURVE_COLUMNS`` of a curve in long form, of at most so many rows; errors as of ``checked_table``."""
     table = checked_table(content, path, CURVE_COLUMNS, ("metric",), most)
     columns = {name: table[name].to_numpy() for name in CURVE_COLUMNS}  # a third of the time of ``to_pandas``
-    return pd.DataFrame({n: v.astype(np.float64) if v.dtype == np.float32 else v for n, v in columns.items()})
+    return {n: v.astype(np.float64) if v.dtype == np.float32 else v for n, v in columns.items()}
 
 
 def checked_table(content: bytes, path: str, columns: Sequence[str], texts: Collection[str], most: int) -> pa.Table:
@@ -179,12 +179,12 @@ class CurveGrid:
     measured: NDArray[np.bool_]  #: (M, C, R)
 
     @classmethod
-    def of(cls, curve: pd.DataFrame) -> Self:
+    def of(cls, curve: Mapping[str, NDArray[Any]] | pd.DataFrame) -> Self:
         """From a curve in long form; ``StoreError`` where few rows make a grid that would fill the memory."""
-        columns = {name: curve[name].to_numpy() for name in CURVE_COLUMNS}
+        columns = {name: np.asarray(curve[name]) for name in CURVE_COLUMNS}
         replicates, r = np.unique(columns["replicate"].astype(np.int64), return_inverse=True)
         checkpoints, c = np.unique(columns["checkpoint"].astype(np.int64), return_inverse=True)
-        metrics, names = pd.factorize(curve["metric"])
+        metrics, names = pd.factorize(columns["metric"])
         shape = (len(checkpoints), len(replicates))
         if len(names) * math.prod(shape) > _MAX_ROWS:
             sizes = f"{len(names)} metrics, {len(checkpoints)} checkpoints and {len(replicates)} replicates"

@@ -89,7 +89,8 @@ class StoredRun:
         """``curve`` as arrays; read once."""
         name = cell.task, cell.label
         if name not in self._grids:
-            self._grids[name] = CurveGrid.of(self.curve(cell))
+            lost = cell.status is Status.DAMAGED
+            self._grids[name] = CurveGrid.of(self.curve(cell) if lost else self.store.curve_columns(cell.key))
         return self._grids[name]
 
     def samples(self, cell: CellRecord) -> NDArray[np.float32] | None:

@@ -322,9 +322,13 @@ class Store:
 
     def curve(self, key: str) -> pd.DataFrame:
         """Metric values at every checkpoint, columns ``CURVE_COLUMNS``; empty when there are none."""
+        return pd.DataFrame(self.curve_columns(key))
+
+    def curve_columns(self, key: str) -> dict[str, NDArray[Any]]:
+        """``curve`` as arrays, without the time that a frame takes."""
         content = self._beside(key, "curve.parquet")
         if content is None:
-            return pd.DataFrame(columns=list(CURVE_COLUMNS))
+            return {name: np.empty(0) for name in CURVE_COLUMNS}
         return read_curve(content, str(self._file(key, "curve.parquet")))
 
     def samples(self, key: str) -> NDArray[np.float32] | None:
