@@ -3,6 +3,7 @@
 import pytest
 
 from parvibench.core.registry import load_task
+from parvibench.harness.run.loop import run_chunk
 from parvibench.harness.suite import tuning
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import parse_suite
@@ -33,3 +34,11 @@ def test_a_method_with_its_own_number_of_particles_has_the_budget_of_the_others(
     cells = expand(parse_suite(text.encode(), "mine.yaml"))
     assert [c.spec.particles for c in cells] == [5, 1, 10]
     assert {c.spec.budget.score_evaluations for c in cells} == {60.0 * 5}
+
+
+def test_chains_that_never_step_within_the_budget_say_so() -> None:
+    text = SUITE.partition("tune:")[0].replace("bnn-diabetes-sklearn, ", "").replace("60", "5")
+    hmc, svgd = expand(parse_suite(text.replace("[sgld]", "[hmc, svgd]").encode(), "mine.yaml"))
+    stood, moved = run_chunk(hmc, [0]), run_chunk(svgd, [0])
+    assert (stood.iterations, moved.iterations) == (0, 5)
+    assert [any("its start is judged" in f for f in found.flags) for found in (stood, moved)] == [True, False]

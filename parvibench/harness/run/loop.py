@@ -48,6 +48,7 @@ _ROUNDED = (
 _MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
 _AFTERWARDS = "counted afterwards: evaluations are charged after each block of an external program, not one by one"
+_NO_STEP = "no step was complete within the budget: its start is judged"
 
 
 def run_chunk(
@@ -254,6 +255,8 @@ class _Run:
             result.flag(_IGNORED)
         if stepper.done:
             result.flag(ENDED)
+        elif step == 0 and self.chunk.method.kind == "chains":
+            result.flag(_NO_STEP)
         self._all_diverged(state, step)
         self._decide(stepper, 1.0)
         if step != result.iterations or not result.values:
