@@ -1,6 +1,5 @@
 """Write an edition: what is installed and the results published in a folder, under a name. ``python .ci/edition.py 2026.12 reports``"""
 
-import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -25,14 +24,10 @@ def freeze(name: str, reports: Path) -> Edition:
 
 
 def write(name: str, reports: Path) -> None:
-    """Write the edition into the package, and the published results into ``reports/editions``."""
-    edition = freeze(name, reports)
+    """Write the edition into the package."""
     Path(str(FOLDER)).mkdir(exist_ok=True)
-    Path(str(FOLDER / f"{name}.json")).write_text(edition.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    place = reports / "editions" / name
-    place.mkdir(parents=True, exist_ok=True)
-    for suite in edition.results:
-        shutil.copyfile(reports / suite / "results.parquet", place / f"{suite}.parquet")
+    text = freeze(name, reports).model_dump_json(indent=1)
+    Path(str(FOLDER / f"{name}.json")).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
