@@ -150,7 +150,7 @@ def test_states_of_one_chain_have_no_interval_and_few_replicates_no_verdict():
     metrics = ("sliced_w2", "mmd2", "kl_knn")
     table = {m: {n: values / n**0.5 for n in (50, 100)} for m in metrics}
     with only_reference("banana", Reference(np.zeros((9, 2)), True, {}, table)), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(floor_comparison, "_task_metrics", lambda name: metrics)
+        patch.setattr(floor_comparison, "declared", lambda name: ("", metrics))
         for particles, interval in ((1, False), (100, True)):
             record = make_record("x", "banana", "ula", particles=particles)
             record = record.model_copy(update={"values": {m: [0.05] * 7 for m in metrics}})
