@@ -36,7 +36,8 @@ def conditions(a: StoredRun, b: StoredRun) -> pd.DataFrame:
     ``second`` (values of the first cell that differs), ``cells`` (how many differ, of ``shared``; 0 for the run as a
     whole) and ``example`` (that cell).
     """
-    runs = [{"profile": r.run.profile, **pd.json_normalize(r.run.provenance).to_dict("records")[0]} for r in (a, b)]
+    facts = (pd.json_normalize({"profile": r.run.profile} | r.run.provenance) for r in (a, b))
+    runs = [{str(k): v for k, v in row.iloc[0].to_dict().items()} for row in facts]
     rows = [(what, *pair, 0, 0, "") for what, *pair in _unequal(*runs) if not what.startswith("command")]
     shared = _shared(a, b)
     found: dict[str, list[tuple[Any, Any, str]]] = {}
