@@ -74,10 +74,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 @cache
 def _order_statistic(n: int) -> int:
     """The largest k >= 1 with 2 P(Binomial(n, 1/2) < k) <= 5%."""
-    k = 1
-    while k < (n + 1) // 2 and 2 * scipy.stats.binom.cdf(k, n, 0.5) <= 1 - 0.95:
-        k += 1
-    return k
+    return max(1, int(scipy.stats.binom.ppf(0.025, n, 0.5)))
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, *, overlap: float = 0.0) -> PairedDifference:

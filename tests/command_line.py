@@ -19,3 +19,8 @@ class Answer(NamedTuple):
 
 
 Run = Callable[..., Answer]
+
+#: Arguments of ``run`` of a cell that takes a second.
+ONE_CELL = (
+    "--task", "banana", "--algorithm", "svgd", "--replicates", "2", "--budget", "iterations=20", "--workers", "0", "--quiet",
+)  # fmt: skip

@@ -105,5 +105,5 @@ def only_reference(task, reference):
     """Reports know this one reference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(floor_comparison, "load_floored", lambda name: reference if name == task else None)
-        patch.setattr(floor_comparison, "_task_metrics", lambda name: ("sliced_w2", "ksd"))
+        patch.setattr(floor_comparison, "declared", lambda name: ("", ("sliced_w2", "ksd")))
         yield

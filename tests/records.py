@@ -5,7 +5,6 @@ from typing import Any
 import pandas as pd
 
 from parvibench.core.result import CellRecord, CellSpec
-from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.harness.store.store import CURVE_COLUMNS, RunCell
 
 SPEC: dict[str, Any] = {
@@ -30,8 +29,3 @@ def asked(record: CellRecord) -> RunCell:
 def make_curve(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
     """A curve from its rows."""
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
-
-
-def make_grid(rows: list[tuple[Any, ...]]) -> CurveGrid:
-    """The same as arrays."""
-    return CurveGrid.of(make_curve(rows))

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from command_line import Run
+from command_line import ONE_CELL, Run
 
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / "reports"
@@ -61,19 +61,7 @@ def test_every_link_of_a_report_leads_somewhere(tracked: list[Path]) -> None:
 
 @pytest.mark.ci
 def test_a_compact_report_links_nothing_that_it_leaves_out(call: Run, tmp_path: Path) -> None:
-    words = [
-        "--task",
-        "banana",
-        "--algorithm",
-        "svgd",
-        "--replicates",
-        "2",
-        "--budget",
-        "iterations=20",
-        "--workers",
-        "0",
-    ]
-    call("run", *words, "--out", str(tmp_path / "store"), "--quiet")
+    call("run", *ONE_CELL, "--out", str(tmp_path / "store"))
     whole, part = tmp_path / "whole", tmp_path / "part"
     for folder, options in ((whole, []), (part, ["--compact"])):
         call("report", "--out", str(tmp_path / "store"), "--to", str(folder), *options)

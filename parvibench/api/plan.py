@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -237,10 +234,6 @@ def _restrict(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entry]) -
     return _build(values)
 
 
-_MAIN = ("__main__", "__mp_main__", "builtins")  #: Modules that are other code, or none, in another process.
-_FILE_PLUGIN = "parvibench_plugin_"
-
-
 def importable(method: Method) -> str:
     """``module:attribute`` or ``file.py:attribute`` of an algorithm or of its class; empty where there is none.
 
@@ -248,21 +241,4 @@ def importable(method: Method) -> str:
     its own that no module holds: its class alone would make another one.
     """
     owner = type(method)
-    module = sys.modules.get(owner.__module__)
-    if module is None or owner.__module__ in _MAIN:
-        return ""
-    place = _place(owner.__module__)
-    for attribute, value in list(vars(module).items()):
-        if value is method or (value is owner and not vars(method)):
-            return f"{place}:{attribute}" if place else ""
-    return ""
-
-
-def _place(module: str) -> str:
-    """How a module is named on the command line; empty where it cannot be imported again."""
-    if module.startswith(_FILE_PLUGIN):
-        return str(Path(str(sys.modules[module].__file__)).resolve())
-    try:
-        return module if importlib.util.find_spec(module) is not None else ""
-    except (ImportError, ValueError):
-        return ""
+    return registry.place_in(owner.__module__, lambda value: value is method or (value is owner and not vars(method)))

@@ -1,6 +1,5 @@
 """The outcome of a check as text for 80 columns and as JSON, in the same words."""
 
-import math
 import shlex
 import textwrap
 from collections import Counter
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from parvibench.core import registry
 from parvibench.core.errors import InputError
+from parvibench.core.result import to_json_number
 from parvibench.reporting.formatting import count
 
 from .outcomes import Test
@@ -168,14 +168,10 @@ def document(findings: Findings) -> dict[str, Any]:
             for g in groups(findings)
         ],
         "tests": [
-            asdict(t) | {"effect": _number(t.effect), "interval": [_number(v) for v in t.interval]}
+            asdict(t) | {"effect": to_json_number(t.effect), "interval": [to_json_number(v) for v in t.interval]}
             for t in findings.tests
         ],
     }
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def counts(findings: Findings) -> str:

@@ -20,7 +20,6 @@ from .summaries import joined
 
 #: Verdict of a whole check.
 Overall = Literal["pass", "changed", "regression", "wrong", "not converged", "incomplete"]
-Keep = Callable[[Question, Values], None]
 Red = Callable[[Question, Test], None]
 
 #: Questions measured by one process, at most, and their time limit, s.
@@ -86,14 +85,13 @@ def check(
     stoppable: bool = False,
     red: Red = lambda question, test: None,
     notify: Callable[[str, int, int], None] = lambda text, done, total: None,
-    keep: Keep = lambda question, values: None,
 ) -> Findings:
     """Measure questions until every answer is clear or the cap is reached.
 
     ``workers`` is the number of processes, 0 for this one; ``fail_fast`` stops at the first question that fails, and
     ``stoppable`` lets Ctrl-C, SIGTERM and SIGHUP end the check with the answers so far. Called are ``red`` with a question as
     soon as it fails and its clearest failed test, ``notify`` with a question's name and the numbers of answered and of all
-    questions of the stage, ``keep`` at the end with every question and all its fresh values.
+    questions of the stage.
     """
     plan = plan or Plan()
     answers = _Answers(questions, plan.threshold(sum(len(q.expected()) for q in questions)), plan.doubt)
@@ -117,8 +115,6 @@ def check(
         if not stoppable:
             raise
         return answers.findings(seed, stopped=True)
-    for i, question in enumerate(questions):
-        keep(question, answers.values.get(i, {}))
     return answers.findings(seed)
 
 

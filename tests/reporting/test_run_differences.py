@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from parvibench.cli import app
 from parvibench.core.errors import InputError
 from parvibench.reporting.facts import differences as run_differences
+from parvibench.reporting.text import comparing
 
 FIRST = np.random.default_rng(1).normal(1, 0.2, 7)
 SECOND = FIRST - 0.1 + np.random.default_rng(2).normal(0, 0.01, 7)
@@ -102,9 +103,9 @@ def test_changed_tasks_and_foreign_runs_are_refused(tmp_path, runs):
     other = make(tmp_path / "c", FIRST, task_version=2)
     frame = run_differences.compare(runs[0], other)
     assert set(frame["verdict"]) == {"not comparable"}
-    assert "the task changed: version 1 and 2" in set(frame["note"])
+    assert comparing.OTHER_TASK.format(first=1, second=2) in set(frame["note"])
     foreign = write_store(tmp_path / "d", [(make_record("z", "elsewhere", "ula"), None, None)])
-    with pytest.raises(InputError, match="share no task and method"):
+    with pytest.raises(InputError, match=f"{runs[0].run.id}.*{foreign.run.id}"):
         run_differences.compare(runs[0], foreign)
 
 

@@ -13,8 +13,11 @@ well. A run's replicates are stored; a resampled run draws the stages of every q
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -22,13 +25,15 @@ from markdown_tables import table
 from numpy.typing import NDArray
 from scipy import stats
 
+from parvibench.checks import rounds
 from parvibench.checks.baseline import Baseline, make
 from parvibench.checks.baseline import questions as baseline_questions
 from parvibench.checks.evidence import bound_p_value, law_p_values
-from parvibench.checks.question import Bound, Expected, Law, Question, Values
+from parvibench.checks.question import Bound, Expected, Law, Question, Values, measure
 from parvibench.checks.questions import sampler_questions
 from parvibench.checks.questions.of_sampler import Effort
-from parvibench.checks.rounds import Plan, check
+from parvibench.checks.rounds import Plan
+from parvibench.checks.summaries import joined
 from parvibench.core import registry
 from parvibench.harness.suite.cells import expand
 from parvibench.harness.suite.suite import load_suite
@@ -86,16 +91,20 @@ def runs(store: Path, samplers: Sequence[str], seeds: range) -> None:
             file = store / f"{named} {seed}.json"
             if file.is_file():
                 continue
-            kept: dict[str, dict[str, list[float]]] = {}
+            asked, kept = questions_of(named, store), defaultdict[int, list[Values]](list)
 
-            def keep(question: Question, values: Values, kept: dict[str, dict[str, list[float]]] = kept) -> None:
-                kept[key(question)] = {name: list(found) for name, found in values.items()}
+            def measured(*work: Any, kept: dict[int, list[Values]] = kept) -> Iterator[tuple[int, Values | str]]:
+                for i, values in measure(*work):
+                    kept[i] += [] if isinstance(values, str) else [values]
+                    yield i, values
 
             started = time.process_time()
-            result = check(questions_of(named, store), seed=seed, keep=keep)
+            with mock.patch.object(rounds, "measure", measured):
+                result = rounds.check(asked, seed=seed)
             red = [f"{t.question} {t.metric} p={t.p_value:.1e}: {t.reason}" for t in result.red]
             document = {"cpu_s": round(time.process_time() - started, 1), "tests": len(result.tests), "red": red}
-            file.write_text(json.dumps({**document, "values": kept}))
+            values = {key(question): joined(kept[i]) for i, question in enumerate(asked)}
+            file.write_text(json.dumps({**document, "values": values}))
             print(named, seed, document, flush=True)
 
 

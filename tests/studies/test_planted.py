@@ -58,11 +58,9 @@ def test_a_text_that_is_not_there_once_is_refused(text: str, times: int) -> None
         TOY.planted(text)
 
 
-def test_a_bug_follows_a_module_that_has_moved() -> None:
-    (bug,) = bugs_named(["psgld-noise"])
-    assert bug.home() == "parvibench.baselines.psgld"
-    assert replace(bug, module="elsewhere.psgld").home() == bug.home()
-    assert replace(bug, module="elsewhere.preconditioned").home() == bug.home()
+def test_a_bug_of_a_module_that_is_gone_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'toy': there is no module core\.mistakes"):
+        replace(TOY, module="core.mistakes").home()
 
 
 def test_an_unknown_bug_is_refused_before_anything_starts() -> None:

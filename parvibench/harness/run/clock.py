@@ -80,12 +80,6 @@ def reference_seconds(device: torch.device) -> float:
     return statistics.median(times)
 
 
-def reset_peak_memory(device: torch.device) -> None:
-    """Measure the peak from now on, on a GPU; a process's own cannot be reset."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-
-
 def peak_memory(device: torch.device) -> float | None:
     """Peak memory, MiB: PyTorch's on a GPU, this process's otherwise; None where the system does not report it."""
     if device.type == "cuda":

@@ -24,7 +24,7 @@ from parvibench.harness.workers.executors import Notify
 
 from .account import CHANGED, ENDED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
-from .clock import reference_seconds, reset_peak_memory
+from .clock import reference_seconds
 from .compiling import RecordedStep
 from .judging import SEQUENTIAL, Judge, is_reported
 from .recorder import Path
@@ -81,7 +81,8 @@ def run_chunk(
 def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, deferred: bool) -> ChunkResult:
     cell, device = chunk.cell, torch.device(chunk.cell.spec.device)
     judge = None if deferred else Judge(chunk.task, cell.metrics, chunk.replicates)
-    reset_peak_memory(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # a process's own cannot be reset
     if isinstance(chunk.method, Anchor):
         return _Run(chunk, judge, notify, None).drawn(chunk.method)
     advance: Advance = RecordedStep(chunk.method.step) if cell.spec.compiled else chunk.method.step
@@ -208,7 +209,9 @@ class _Run:
         next(beat), next(save)  # their seconds begin now
         while stepper.step < (budget.iterations or math.inf):
             self._decide(stepper, share)
-            goes_on = stepper.go(*self._until(stepper.step, pending, single=single))
+            goal = min(pending[0] if pending else 1.0, _MARK if self.path.unmarked else 1.0)
+            following = (stepper.step + 1, math.inf) if single else account.until(stepper.step, goal)
+            goes_on = stepper.go(*following)
             self.guard.check()
             if not goes_on:
                 break
@@ -228,13 +231,6 @@ class _Run:
                 self.notify({"iteration": step, "share": share})
             if next(save):
                 self._save(state, step, pending)
-
-    def _until(self, step: int, pending: list[float], *, single: bool) -> tuple[int, float]:
-        """The next inspection, as of ``Account.until``; after a ``single`` step."""
-        if single:
-            return step + 1, math.inf
-        goal = min(pending[0] if pending else 1.0, _MARK if self.path.unmarked else 1.0)
-        return self.account.until(step, goal)
 
     def _over(self, state: Any, step: int, share: float, *, surely: bool) -> bool:
         """Whether all replicates have diverged, examined ``surely`` or where a sum is not finite, or the time is over."""

@@ -81,26 +81,18 @@ class RecentPositions:
 
     def __init__(self, x: Tensor, n: int, every: int) -> None:
         self._times = -(-n // x.shape[1])
-        self._every = every
-        self._positions = [x.clone()]
-
-    @property
-    def saved(self) -> tuple[int, list[Tensor]]:
-        """The steps between two positions, and the positions, oldest first."""
-        return self._every, self._positions
-
-    @saved.setter
-    def saved(self, value: tuple[int, list[Tensor]]) -> None:
-        self._every, self._positions = value
+        #: steps between two positions, and the positions, oldest first: all that a resumed run needs
+        self.saved = every, [x.clone()]
 
     def add(self, step: int, x: Tensor) -> None:
         """Offer the position after iteration ``step`` (counted from 1), (R, N, D)."""
-        if step % self._every == 0:
-            self._positions = [*self._positions, x.clone()][-self._times :]
+        every, positions = self.saved
+        if step % every == 0:
+            self.saved = every, [*positions, x.clone()][-self._times :]
 
     def path(self) -> Tensor:
         """The recorded positions, oldest first, (R, T, N, D)."""
-        return torch.stack(self._positions, dim=1)
+        return torch.stack(self.saved[1], dim=1)
 
     def samples(self, n: int) -> Tensor:
         """The n latest positions, (R, n, D); repeated in turn while there are fewer."""

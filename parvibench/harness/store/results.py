@@ -113,21 +113,18 @@ class StoredRun:
 
 def metric_values(metric: str, stored: Sequence[float | None]) -> list[float]:
     """Stored values; a replicate that failed (null, NaN) counts as the worst value there is."""
-    return _filled(stored, worst(metric))
-
-
-def _filled(stored: Sequence[float | None], lost: float) -> list[float]:
+    lost = worst(metric)
     return [lost if v is None or math.isnan(v) else float(v) for v in stored]
 
 
 def interval_of(cell: CellRecord, metric: str) -> tuple[float, float, float]:
     """Median over a cell's replicates with its 95% interval; NaN without values."""
-    return _interval(tuple(cell.values.get(metric, ())), worst(metric))
+    return _interval(metric, tuple(cell.values.get(metric, ())))
 
 
 @lru_cache(maxsize=2**17)  # a report asks several times for each of thousands of cells
-def _interval(stored: tuple[float | None, ...], lost: float) -> tuple[float, float, float]:
-    return median_interval(_filled(stored, lost))
+def _interval(metric: str, stored: tuple[float | None, ...]) -> tuple[float, float, float]:
+    return median_interval(metric_values(metric, stored))
 
 
 def median_of(cell: CellRecord, metric: str) -> float | None:
@@ -148,16 +145,18 @@ def primary_metric(cells: Sequence[CellRecord], task: str) -> str:
     of that task.
     """
     present = dict.fromkeys(m for c in cells for m in c.values)
-    own = _declared_primary(task)
+    own, _ = declared(task)
     return next((m for m in ("predictive_w2", own, "sliced_w2", "nll", *present) if m in present), own)
 
 
 @cache
-def _declared_primary(task: str) -> str:
+def declared(task: str) -> tuple[str, tuple[str, ...]]:
+    """The primary metric of a task and all of its metrics, as it declares them; none where it cannot be loaded."""
     try:
-        return registry.load_task(task).primary
+        found = registry.load_task(task)
     except Exception:  # a plug-in's module may fail in any way
-        return ""
+        return "", ()
+    return found.primary, found.metrics
 
 
 def _by_task(cells: Sequence[CellRecord]) -> dict[str, list[CellRecord]]:

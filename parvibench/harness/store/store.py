@@ -74,11 +74,6 @@ class _SuiteFacts(_Named):
     algorithms: list[_Named] = Field(default_factory=list)
 
 
-def _with_facts(suite: dict[str, Any]) -> dict[str, Any]:
-    _SuiteFacts.model_validate(suite)
-    return suite
-
-
 def _distinct(cells: list[RunCell]) -> list[RunCell]:
     """The cells, if no two have the same task and label: tables identify rows by them."""
     if len({(c.task, c.label) for c in cells}) < len(cells):
@@ -93,7 +88,8 @@ class RunRecord(BaseModel):
 
     format: int = STORE_FORMAT
     id: str
-    suite: Annotated[dict[str, Any], AfterValidator(_with_facts)]  #: as it was run; ``name`` at least
+    #: as it was run; ``name`` at least
+    suite: Annotated[dict[str, Any], AfterValidator(lambda suite: _SuiteFacts.model_validate(suite) and suite)]
     profile: str | None = None
     cells: Annotated[list[RunCell], AfterValidator(_distinct)]
     provenance: dict[str, Any] = Field(default_factory=dict)

@@ -36,7 +36,8 @@ def conditions(a: StoredRun, b: StoredRun) -> pd.DataFrame:
     ``second`` (values of the first cell that differs), ``cells`` (how many differ, of ``shared``; 0 for the run as a
     whole) and ``example`` (that cell).
     """
-    runs = [{"profile": r.run.profile, **_flat(r.run.provenance)} for r in (a, b)]
+    facts = (pd.json_normalize({"profile": r.run.profile} | r.run.provenance) for r in (a, b))
+    runs = [{str(k): v for k, v in row.iloc[0].to_dict().items()} for row in facts]
     rows = [(what, *pair, 0, 0, "") for what, *pair in _unequal(*runs) if not what.startswith("command")]
     shared = _shared(a, b)
     found: dict[str, list[tuple[Any, Any, str]]] = {}
@@ -56,14 +57,6 @@ def _conditions(cell: CellRecord) -> dict[str, Any]:
         "replicates": len(cell.spec.replicates),
         **{k: getattr(cell, k) for k in _OUTCOMES},
     }
-
-
-def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested mappings with dotted keys."""
-    if not isinstance(values, dict):
-        return {prefix: values}
-    parts = (_flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in values.items())
-    return {key: value for part in parts for key, value in part.items()}
 
 
 def _unequal(x: dict[str, Any], y: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

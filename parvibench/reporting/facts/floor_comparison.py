@@ -5,10 +5,9 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from parvibench.core import registry
 from parvibench.core.reference import Floor, Floored, load_floored, stamp_of
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.store.results import metric_values
+from parvibench.harness.store.results import declared, metric_values
 from parvibench.metrics.equivalent import equivalent_sample_size
 from parvibench.metrics.floors import exact_p_value, floor_tests, judged_size
 
@@ -45,7 +44,7 @@ def compare_with_floor(cell: CellRecord, primary: str) -> FloorComparison:
     n = judged_size(cell.samples, reference) or cell.samples
     stored = cell.values if n == cell.samples else cell.judged
     values = {m: metric_values(m, v) for m, v in stored.items() if m in reference.floors}
-    tests = floor_tests(values, n, reference, _task_metrics(cell.task) or (*cell.values, *cell.absent))
+    tests = floor_tests(values, n, reference, declared(cell.task)[1] or (*cell.values, *cell.absent))
     verdict, p = tests.verdict.replace("not applicable", ""), min(tests.adjusted.values(), default=math.nan)
     basis = [tests.reason, f"n = {n}, by {', '.join(tests.floors)}" if tests.floors else ""]
     if cell.n_lost:
@@ -80,14 +79,6 @@ def floor_of(task: str, metric: str, n: int) -> Floor | None:
     """The floor of a metric at sample size n; None without one."""
     reference = floored_of(task)
     return None if reference is None else reference.floor(metric, n)
-
-
-@cache
-def _task_metrics(task: str) -> tuple[str, ...]:
-    try:
-        return registry.load_task(task).metrics
-    except Exception:  # a plug-in's module may fail in any way
-        return ()
 
 
 def floored_of(task: str) -> Floored | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -180,13 +180,11 @@ class Facts(StoredRun):
         import pyarrow.parquet as pq
 
         widest = max((sum(map(len, c.values.values())) for c in self.cells), default=0)
-        with contextlib.ExitStack() as stack:
-            writer = None
-            for frame in self._values(max(1, _PART // max(1, widest))):
-                if writer is None:
-                    schema = pa.Schema.from_pandas(frame, preserve_index=False)
-                    schema = schema.with_metadata({**schema.metadata, "PANDAS_ATTRS": json.dumps(frame.attrs)})
-                    writer = stack.enter_context(pq.ParquetWriter(file, schema, **dense(frame.columns)))
+        frames = self._values(max(1, _PART // max(1, widest)))
+        schema = pa.Schema.from_pandas(first := next(frames), preserve_index=False)
+        schema = schema.with_metadata({**schema.metadata, "PANDAS_ATTRS": json.dumps(first.attrs)})
+        with pq.ParquetWriter(file, schema, **dense(first.columns)) as writer:
+            for frame in itertools.chain([first], frames):
                 writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False).cast(schema))
 
     def of_tasks(self, tasks: Sequence[str]) -> Self:

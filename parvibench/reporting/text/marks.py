@@ -15,7 +15,7 @@ ONE_POINT = "one point"
 MORE = "beyond the budget"
 UNDIAGNOSED = "convergence unknown"
 #: Replicates that count as diverged; and the same on several tasks.
-LOST, LOST_SOME = "lost {n} of {of} replicates", "lost replicates"
+LOST = "lost {n} of {of} replicates"
 #: Marks beside the numbers of a leaderboard.
 MARKS = {
     "≈": "indistinguishable from exact draws at this sample size (5% level over all metrics with a floor, Holm)",

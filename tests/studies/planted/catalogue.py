@@ -44,13 +44,10 @@ class PlantedBug:
         return source.replace(self.old, self.new)
 
     def home(self) -> str:
-        """Full name of the module: after moves, the one of the same name, or the only one with the text."""
-        full, last = f"parvibench.{self.module}", self.module.rpartition(".")[2]
-        named = [name for name in sources() if name.rpartition(".")[2] == last]
-        for candidates in ([full] if full in sources() else [], named, sources()):
-            containing = [name for name in candidates if _text(name).count(self.old) == 1]
-            if len(containing) == 1:
-                return containing[0]
+        """Full name of the module; an InputError where there is none: an entry moves with its module."""
+        full = self.module if self.module in sources() else f"parvibench.{self.module}"
+        if full not in sources():
+            raise InputError(f"planted bug {self.name!r}: there is no module {self.module}")
         return full
 
 
@@ -59,11 +56,6 @@ def sources() -> dict[str, Path]:
     """Where bugs are planted: the files of the package by module, and of the study of the papers."""
     papers = Path(__file__).parents[1] / "papers"
     return module_files() | {f"papers.{file.stem}": file for file in papers.glob("*.py")}
-
-
-@cache
-def _text(module: str) -> str:
-    return sources()[module].read_text("utf-8")
 
 
 @cache
