@@ -4,7 +4,7 @@ A board's own results (``results.zip`` beside its page) and a submission have th
 
     manifest.json               suite, profile, name, and the SHA-256 of every other file
     store/runs/<id>.json        the run
-    store/cells/<key>/...       records, curves, tracebacks
+    store/cells/<key>/...       records, curves of the metrics that a page draws, tracebacks
     points.parquet              of a board: numbers behind its pictures of samples, a row a number
     plugins/...                 source files of plug-ins, at the places that the records name
 
@@ -36,11 +36,14 @@ from parvibench.core.result import CellRecord
 from parvibench.harness.store import merging
 from parvibench.harness.store.cell_files import checked_table, parquet, read_curve
 from parvibench.harness.store.files import checked_json, parse_cell, read_text, sha256, write_atomically
+from parvibench.harness.store.results import primary_metric
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 
 #: Limits of an archive: bytes packed or unpacked, number of files, rows of all curves, and memory to read it, bytes.
 MOST_BYTES, MOST_FILES, MOST_ROWS, MOST_MEMORY = 25_000_000, 10_000, 2_000_000, 500_000_000
 _MANIFEST, _POINTS = "manifest.json", "points.parquet"
+#: Metrics whose curves a page draws or counts by, besides the one that ranks a task.
+_CURVES = ("rmse", "kl_knn", "contexts", "sequential_steps")
 _POINT_TEXTS = ("figure", "label", "column")
 #: Pattern of a name -> most bytes of such a file.
 _KINDS = {
@@ -124,7 +127,10 @@ def pack(
     run = run or store.run()
     with TemporaryDirectory() as folder:
         slim = Store(Path(folder) / "store")
-        merging.copy_run(store, run, slim)
+        cells = [found for c in run.cells if (found := store.find(c.key))]
+        ranking = {task: primary_metric([c for c in cells if c.task == task], task) for task in {c.task for c in cells}}
+        curves = {task: (metric, *_CURVES) for task, metric in ranking.items()}
+        merging.copy_run(store, run, slim, curves)
         files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in slim.root.rglob("[!.]*") if p.is_file()}
     files |= sources or {}
     files |= {_POINTS: _packed_points(points)} if points else {}

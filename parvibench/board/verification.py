@@ -137,7 +137,9 @@ def _compare(record: CellRecord, chosen: set[int], store: Store, aside: Store, e
     if again is None or again.status not in (Status.OK, Status.DIVERGED):
         return [Check(record.task, record.label, r, "not run", why or "the rerun failed") for r in ids]
     stored, fresh = store.samples(record.key), aside.samples(again.key)
-    then, now = (_numbers(c, s.curve(c.key)) for c, s in ((record, store), (again, aside)))
+    curve, repeated = store.curve(record.key), aside.curve(again.key)
+    repeated = repeated[repeated["metric"].isin(curve["metric"])]  # an archive has the curves of a page alone
+    then, now = _numbers(record, curve), _numbers(again, repeated)
     checks = []
     for at, r in enumerate(ids):
         old, new = then[r].align(now[r])

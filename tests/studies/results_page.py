@@ -245,12 +245,44 @@ def _starts(x: pd.DataFrame, board: Board) -> str:
     )
 
 
+def _gold_draws(x: pd.DataFrame, board: Board) -> str:
+    tasks = sorted(board.rows["task"].unique())
+    every = board.over_floor(x.index, tasks)
+    near, passed = (every <= NEAR).sum(axis=1), board.cells["verdict"] == "indistinguishable"
+    passed = board.cells[passed].groupby("label").size()
+    spent = (
+        board.rows[board.rows["reached"].notna()]
+        .groupby(["label", "task"])["reached"]
+        .median()
+        .groupby("label")
+        .median()
+    )
+    nobody = [f"{t} ({every[t].idxmin()} {three(every[t].min())})" for t in tasks if every[t].min() > NEAR]
+    hold(near["nuts"] > len(tasks) / 2 and near["meads"] < near["nuts"])
+    told = ", ".join(f"{label} on {near[label]} (indistinguishable on {passed.get(label, 0)})" for label in x.index)
+    return (
+        f"Of the {len(tasks)} posteriors, from Stan's start and with 60,000 evaluations, near are {told}. Where they come near, nuts needs "
+        f"{three(spent['nuts'])} evaluations in the median, pathfinder {three(spent['pathfinder'])}, laplace {three(spent['laplace'])}. "
+        + (f"Nobody is near on {', '.join(nobody)}." if nobody else "Somebody is near on each.")
+    )
+
+
 FINDINGS = (
     Finding(
         "A model of a probabilistic program", "models",
         ("nuts", "adjusted-mclmc", "nuts-dense", "meads", "chees-hmc", "smc", "pathfinder", "laplace"),
         ("eight-schools-centered", "garch11", "dogs", "kidscore", "mesquite", "diamonds"), _models,
         "posteriors of at most some thirty dimensions with one mode; near is not indistinguishable, which fewer are.",
+    ),
+    Finding(
+        "Posteriors with gold draws: the scale of the data decides", "posteriordb",
+        ("nuts", "adjusted-mclmc", "stan-nuts", "chees-hmc", "meads", "pathfinder", "laplace"),
+        (
+            "arma-arma11", "garch-garch11", "eight_schools-eight_schools_centered", "gp_pois_regr-gp_pois_regr",
+            "kidiq-kidscore_momhsiq", "earnings-logearn_height", "earnings-earn_height", "kilpisjarvi_mod-kilpisjarvi",
+        ),
+        _gold_draws,
+        "four times the evaluations end more warm-ups; Stan's own is made for 1,000 transitions, whatever they cost.",
     ),
     Finding(
         "What a start is worth", "models", ("meads", "meads-pathfinder", "nuts", "nuts-pathfinder", "nuts-warm"),

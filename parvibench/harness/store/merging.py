@@ -1,6 +1,6 @@
 """Putting the parts of a run together that different machines made (``run --shard I/K``, then ``merge``)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from parvibench.core.errors import StoreError
@@ -45,16 +45,16 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
     return merged, notes
 
 
-def copy_run(source: Store, run: RunRecord, into: Store) -> None:
-    """Copy a run's records, and curves with seven digits, without samples, under the same id; errors as of reading."""
+def copy_run(source: Store, run: RunRecord, into: Store, curves: Mapping[str, Collection[str]]) -> None:
+    """Copy a run's records, and ``curves`` of some metrics by task with seven digits, without samples; errors as of reading."""
     with into.locked():
-        for key in dict.fromkeys(c.key for c in run.cells):
-            _copy(source, into, key, samples=False, short=True)
+        for key, task in {c.key: c.task for c in run.cells}.items():
+            _copy(source, into, key, samples=False, only=curves.get(task, ()))
         into.write_run(run)
 
 
-def _copy(source: Store, into: Store, key: str, *, samples: bool, short: bool = False) -> list[str]:
-    """Copy one cell, its curve in single precision if ``short``, unless an equally good result is there; notes for the user."""
+def _copy(source: Store, into: Store, key: str, *, samples: bool, only: Collection[str] | None = None) -> list[str]:
+    """Copy one cell, of its curve ``only`` some metrics in single precision, unless as good a result is there; notes for the user."""
     found, held = source.find(key), into.usable(key)
     if found is None:
         return []
@@ -64,7 +64,9 @@ def _copy(source: Store, into: Store, key: str, *, samples: bool, short: bool = 
         return [] if same else [f"{twice}, with other values: the first result stays"]
     curve = source.curve(key) if found.values else None
     arrays = (source.samples(key), source.trajectories(key)) if samples else ()
-    into.write_cell(found, single_precision(curve) if short and curve is not None else curve, *arrays)
+    if curve is not None and only is not None:
+        curve = single_precision(curve[curve["metric"].isin(only)])
+    into.write_cell(found, curve, *arrays)
     return []
 
 
