@@ -15,6 +15,7 @@ class Answer(NamedTuple):
     @property
     def json(self) -> Any:
         """The document on standard output."""
+        assert self.out, f"exit code {self.code}: {self.err}"
         return json.loads(self.out)
 
 

@@ -225,11 +225,11 @@ def place_of(task: Task) -> str:
 
 def place_in(module: str, fits: Callable[[Any], bool]) -> str:
     """Where another process finds the first attribute of a module that ``fits``, as ``place_of``; or empty."""
-    found = sys.modules.get(module)
-    if module in ("__main__", "__mp_main__", "builtins") or getattr(found, "__spec__", None) is None:
+    content = dict(getattr(sys.modules.get(module), "__dict__", {}))  # others' modules may be any objects
+    if module in ("__main__", "__mp_main__", "builtins") or content.get("__spec__") is None:
         return ""
-    attribute = next((name for name, value in list(vars(found).items()) if fits(value)), "")
-    place = getattr(found, "__file__", "") if module.startswith(_PLUGIN) else module
+    attribute = next((name for name, value in content.items() if fits(value)), "")
+    place = content.get("__file__", "") if module.startswith(_PLUGIN) else module
     return f"{place}:{attribute}" if attribute else ""
 
 
