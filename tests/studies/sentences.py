@@ -346,8 +346,10 @@ class Board:
         best = []
         for label in (label for label in least if least[label] == most > 0):
             own = rows[rows["label"] == label]
-            shown = (own["med"] / own["floor"].fillna(1.0)).sort_values(ascending=own["direction"].iloc[0] != "higher")
-            marks = list(dict.fromkeys(w for m in own["marks"] for w in words(m)))
+            shown = (own["med"] / own["floor"].fillna(1.0)).sort_values(
+                ascending=own["direction"].iloc[0] != "higher", kind="stable"
+            )
+            marks = list(dict.fromkeys(w for m in own["marks"][shown.index[:most]] for w in words(m)))
             best.append((bool(marks), cost[label][-1], shown.iloc[most - 1], label, marks))
         best = sorted(b for b in best if b[0] == min(best)[0])
         agree = times_near[best[0][3]] >= most if best else True

@@ -15,6 +15,7 @@ from parvibench.core.registry import load_task
 from parvibench.data.draws.forms import in_coordinates
 from parvibench.metrics import own_floors
 from parvibench.reference import build
+from parvibench.reporting.facts.board import task_group
 from parvibench.targets import posteriordb
 
 RNG = np.random.default_rng(72)
@@ -82,6 +83,8 @@ def test_posteriors_are_judged_by_their_draws_which_are_tested_once(copy: None, 
     results = pb.run("posteriordb", algorithms=["nuts", "exact"], **options)
     judged = set(list(COPY)[:6])
     assert {c.spec.task for c in results.cells} == judged
+    kinds = {"time series", "linear regression", "hierarchical models", "Gaussian processes"}
+    assert {task_group(c.task) for c in results.cells} == kinds
     for cell in results.cells:
         assert cell.status == "ok"
         assert 0 < cell.values["sliced_w2"][0] < 10

@@ -12,6 +12,7 @@ is better than ``initial``, nobody.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ GROUPS = {
     "unmixing": "unmixing", "path": "paths", "time series": "time series", "gaussian process": "Gaussian processes",
     "mixture": "mixture models", "regression": "linear regression", "multimodal": "separated modes", "curved": "curved",
     "heavy-tailed": "heavy tails", "correlated": "correlated", "log-concave": "log-concave",
+}  # fmt: skip
+#: Tag -> names of posteriordb's posteriors of that kind, whose tags no page has at hand.
+_POSTERIORDB = {
+    "hierarchical": "eight_schools-.*", "time series": "(arK|arma|garch|hmm_example|bball_drive_event_.)-.*",
+    "gaussian process": "(gp_pois_regr|mcycle_gp)-.*", "mixture": "low_dim_gauss_mix-.*",
+    "regression": r"(diamonds|earnings|kidiq.*|kilpisjarvi_mod|mesquite|nes\d{4}|sblr[ci])-.*",
 }  # fmt: skip
 _SHAPES = ("multimodal", "curved", "heavy-tailed", "correlated", "log-concave")
 #: Columns of ``table`` before the medians of all metrics.
@@ -324,10 +331,11 @@ class Group:
 def task_group(task: str) -> str:
     """The group of a task by its kind of target, such as ``multimodal, 2-D``; every task has one."""
     row = registry.tasks().get(task)
-    found = [] if row is None else [tag for tag in GROUPS if tag in row.tags]
-    if row is None or not found:
+    tags = row.tags if row else [tag for tag, names in _POSTERIORDB.items() if re.fullmatch(names, task)]
+    found = [tag for tag in GROUPS if tag in tags]
+    if not found:
         return "other"
-    if found[0] not in _SHAPES:
+    if row is None or found[0] not in _SHAPES:
         return GROUPS[found[0]]
     return f"{GROUPS[found[0]]}, {'2-D' if row.dim == 2 else 'higher dimension'}"
 

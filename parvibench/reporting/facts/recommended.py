@@ -3,7 +3,7 @@
 A method is near on a task if its median is at most ``FACTOR`` times the lowest median of all methods (log likelihoods: within
 ``NATS`` of it), or that of as many exact draws where this is higher. Of a kind of target are recommended the methods that are
 near on as many of its tasks as any: so many that ``SURE`` of ``RESAMPLES`` bootstrap resamples of the replicates agree, the same
-replicates for all methods, and on more than half. Those with warnings are named
+replicates for all methods, and on more than half. Those with warnings on so many of the tasks where they come nearest are named
 where there are no others; the cheapest come first.
 """
 
@@ -135,12 +135,12 @@ class Recommendations:
 
     def _method(self, label: str, most: int, known: Sequence[_Task]) -> Recommended:
         rows = [t.rows[label] for t in known if label in t.rows]
-        shown = sorted((lb.shown(row) for row in rows), reverse=lb.higher_is_better(rows[0]["metric"]))
+        rows.sort(key=lb.shown, reverse=lb.higher_is_better(rows[0]["metric"]))
         costs = [(t.cost[label][-1], t.tuning[label]) for t in known if label in t.cost]
         cost = math.exp(np.mean([log for log, _ in costs]))
         with_tuning = math.exp(np.mean([np.log(np.exp(log) + tuning) for log, tuning in costs]))
-        words = dict.fromkeys(w for row in rows for w in lb.warnings(row["marks"]))
-        return Recommended(label, most, shown[most - 1], cost, with_tuning, tuple(words))
+        words = dict.fromkeys(w for row in rows[:most] for w in lb.warnings(row["marks"]))
+        return Recommended(label, most, lb.shown(rows[most - 1]), cost, with_tuning, tuple(words))
 
 
 def _counts(known: Sequence[_Task], labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:

@@ -54,7 +54,7 @@ class Recommended:
     result: float  #: the largest on the so many tasks where it is lowest, as a leaderboard shows it
     cost: float  #: score evaluations until it is near, or in all, of the median replicate; geometric mean over tasks
     with_tuning: float  #: the same with the search for the step size, equal without one
-    warnings: tuple[str, ...]  #: on some task of the kind
+    warnings: tuple[str, ...]  #: on some of the so many tasks where it comes nearest
 
     @property
     def tuned(self) -> str:
