@@ -259,9 +259,11 @@ def _gold_draws(x: pd.DataFrame, board: Board) -> str:
     )
     nobody = [f"{t} ({every[t].idxmin()} {three(every[t].min())})" for t in tasks if every[t].min() > NEAR]
     hold(near["nuts"] > len(tasks) / 2 and near["meads"] < near["nuts"])
-    told = ", ".join(f"{label} on {near[label]} (indistinguishable on {passed.get(label, 0)})" for label in x.index)
+    on = {label: f"{label} on {near[label]} (indistinguishable on {passed.get(label, 0)})" for label in x.index}
+    long = on.pop("stan-nuts-long")
+    told = ", ".join(on.values())
     return (
-        f"Of the {len(tasks)} posteriors, from Stan's start and with 60,000 evaluations, near are {told}. Where they come near, nuts needs "
+        f"Of the {len(tasks)} posteriors, from Stan's start and with 60,000 evaluations, near are {told}; with 240,000 {long}. Where they come near, nuts needs "
         f"{three(spent['nuts'])} evaluations in the median, pathfinder {three(spent['pathfinder'])}, laplace {three(spent['laplace'])}. "
         + (f"Nobody is near on {', '.join(nobody)}." if nobody else "Somebody is near on each.")
     )
@@ -276,7 +278,7 @@ FINDINGS = (
     ),
     Finding(
         "Posteriors with gold draws: the scale of the data decides", "posteriordb",
-        ("nuts", "adjusted-mclmc", "stan-nuts", "chees-hmc", "meads", "pathfinder", "laplace"),
+        ("nuts", "adjusted-mclmc", "stan-nuts", "stan-nuts-long", "chees-hmc", "meads", "pathfinder", "laplace"),
         (
             "arma-arma11", "garch-garch11", "eight_schools-eight_schools_centered", "gp_pois_regr-gp_pois_regr",
             "kidiq-kidscore_momhsiq", "earnings-logearn_height", "earnings-earn_height", "kilpisjarvi_mod-kilpisjarvi",
