@@ -76,7 +76,7 @@ def report(
         run: results, or the folder of a store.
         to: folder; by default ``report`` in the store.
         format: ``html`` or ``latex``.
-        compact: for publication: without ``results.json`` and the data of figures.
+        compact: for publication: without ``results.json``, ``leaderboard.csv`` and the data of figures.
 
     Raises:
         InputError: another format.

@@ -245,7 +245,7 @@ def report(
     tracking_uri: Annotated[str | None, Option(metavar="URI", help="First fetch the run from this MLflow server into the store.")] = None,
     index: Annotated[Path | None, Option(metavar="FOLDER", help="Only write FOLDER/index.html, an overview of the reports in the folders of FOLDER.")] = None,
     board: Annotated[Path | None, Option(metavar="FOLDER", help="Only write the page of a published board from its archives, FOLDER/results.zip and FOLDER/submissions.")] = None,
-    compact: Annotated[bool, Option("--compact", help="For publication: without results.json and the data of figures.")] = False,
+    compact: Annotated[bool, Option("--compact", help="For publication: without results.json, leaderboard.csv and the data of figures.")] = False,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Write the report of a stored run: HTML page, Markdown, CSV, Parquet, JSON, and the data of the figures."""

@@ -85,7 +85,7 @@ def test_the_command_publishes(parts: list[Path], tmp_path: Path) -> None:
         app, ["merge", *map(str, parts), "--without-samples", "--out", str(to / "store"), "--to", str(to)]
     )
     assert done.exit_code == 0, done.output
-    assert {p.name for p in to.iterdir()} >= {"index.html", "leaderboard.csv", "store"}
+    assert {p.name for p in to.iterdir()} >= {"index.html", "leaderboard.md", "store"}
     assert not list(to.rglob("samples.npz"))
 
 

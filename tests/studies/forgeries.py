@@ -94,7 +94,7 @@ def problems(kind: str, elsewhere: bool, truth: float) -> list[str]:
         page = Path("reports/quick/index.html").read_text()
         rows = re.findall(r"<tr.*?</tr>", page, flags=re.DOTALL)
         verified = {m[1] for row in rows if ">verified<" in row and (m := re.search(r">([^<>]+ \(Theirs\))<", row))}
-        median = pd.read_csv("reports/quick/leaderboard.csv").set_index("label")["median"]
+        median = pd.read_parquet("reports/quick/results.parquet").drop_duplicates("label").set_index("label")["median"]
         found += [f"{label} is verified" for label in verified if abs(median[label] / truth - 1) > 1e-6]
     last = text.strip().splitlines()[-1][:110] if text.strip() else ""
     print(
@@ -126,7 +126,7 @@ def kills(count: int) -> int:
     fresh()
     command = Command(["accept", "theirs.zip", "--out", "reruns", "--workers", "0"])
     command.undisturbed()
-    right, wrong, rng = pd.read_csv("reports/quick/leaderboard.csv"), 0, random.Random(5)
+    right, wrong, rng = pd.read_parquet("reports/quick/results.parquet").drop_duplicates("label"), 0, random.Random(5)
     while (before := command.kills) < count:
         if rng.random() < 0.2:
             fresh()
@@ -134,7 +134,7 @@ def kills(count: int) -> int:
             shutil.rmtree("reports")
             shutil.copytree("base", "reports")
         command.survive(rng, count)
-        now = pd.read_csv("reports/quick/leaderboard.csv")
+        now = pd.read_parquet("reports/quick/results.parquet").drop_duplicates("label")
         same = list(now["label"]) == list(right["label"]) and now["median"].equals(right["median"])
         good = same and not list(Path("reports").rglob(".new-*"))
         print(f"{command.kills - before} kills: {'the same' if good else 'another'} board", flush=True)

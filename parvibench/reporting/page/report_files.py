@@ -23,17 +23,17 @@ def write_report(facts: Facts, out: Path, *, compact: bool = False) -> Path:
     ``index.html``, ``leaderboard.md``, ``leaderboard.csv`` (seven digits); ``results.parquet`` with one row per task, label, metric
     and replicate (see ``values``); ``results.json``, the document of ``run --json``, after ``results.schema.json``;
     ``summary.json`` for ``reports_index``; ``figures/NAME.csv``. ``compact``, for publication: without
-    ``results.json``, its schema and the data of figures, most of a report's size.
+    ``results.json``, its schema, ``leaderboard.csv`` and the data of figures, most of a report's size.
     """
     report = Report.of(facts)
     texts = {"index.html": render(report, compact=compact), "leaderboard.md": to_markdown(facts)}
-    tables = {"leaderboard": facts.board}
+    tables = {}
     if not compact:
         document = facts.document("index.html") | {"out": facts.store.root.name}  # no local path
         schema = files("parvibench.reporting.page") / "templates" / "results.schema.json"
         texts["results.json"] = json.dumps(document, separators=(",", ":"), allow_nan=False)
         texts["results.schema.json"] = schema.read_text(encoding="utf-8")
-        tables |= {f"figures/{d.name}": d.data for d in report.drawings()}
+        tables = {"leaderboard": facts.board} | {f"figures/{d.name}": d.data for d in report.drawings()}
     (out if compact else out / "figures").mkdir(parents=True, exist_ok=True)
     if odd := [p for p in out.rglob("*") if not (p.is_file() or p.is_dir())]:
         raise InputError(f"{odd[0]}: not a plain file; a report cannot be written over it")
