@@ -67,7 +67,10 @@ class Job:
             "twin, one score": lambda r: looped(twin_of(self.fresh(r), inner_scores=False).step),
             "loop": lambda r: self.fresh(r).run,
         }[name]
-        return one_after_another([make(r) for r in range(self.replicates)])
+        rivals = [make(r) for r in range(self.replicates)]
+        for run in rivals:
+            run(self.warmup)
+        return one_after_another(rivals)
 
 
 def absent(rival: str) -> str:
@@ -119,7 +122,7 @@ JOBS = (
     Job("ULA on gmm5-2d, 1 chain, 20 replicates", "gmm5-2d", "ula", {"step_size": 1e-3}, 1, 20,
         {"twin": None, "loop": None}, True),
     Job("SRLD on banana, 1 chain, 20 replicates", "banana", "srld", {"step_size": 0.01, "spacing": 2}, 1, 20,
-        {"loop": 4.0, "twin": None}, True),
+        {"loop": 4.0, "twin": None}, True, warmup=64),  # repulsion begins when the past points are there
 )  # fmt: skip
 
 
