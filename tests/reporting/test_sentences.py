@@ -77,6 +77,7 @@ def said_instead(page, folder, name, old, new):
     [
         ("task|correlated-2d|", "svgd", "mala"),
         ("task|banana|particles", r"\d\.\d+ ×", "0.123 ×"),
+        ("task|student-t|", "2 of 3", "1 of 3"),
         ("check|Convergence", r"\d+ converged", "12 converged"),
         ("kind|curved, 2-D|", "40,000", "41,000"),
         ("use|curved, 2-D|", "203,961", "204,961"),

@@ -300,18 +300,15 @@ class Board:
                 *words(r["marks"]),
             ]
         needed += [str(len(best) - 6)] * (len(best) > 6)
-        beaten = int((rows["finite"] & rows["beaten"]).sum())
-        counts = [
-            n,
-            len(best),
-            n - len(best),
-            n - 1,
-            beaten,
-            n - beaten - len(best),
-            *best["pairs"].head(1),
-            *best["beats"].head(1),
-        ]
-        return Slots(needed, {task, *rows["group"], *map(str, counts)})
+        beaten, k = int((rows["finite"] & rows["beaten"]).sum()), len(best)
+        far = n - k - beaten
+        if k and n > 1:
+            needed += map(str, (n, best["pairs"].iloc[0]))
+        if 1 == k < n:
+            needed += map(str, (best["beats"].iloc[0], n - 1, *[far] * (far > 0)))
+        elif 1 < k < n:
+            needed += map(str, (k, n - k, *((beaten, far) if beaten and far else ())))
+        return Slots(needed, {task, *rows["group"]})
 
     def use(self, group: str, labels: set[str]) -> Use:
         """What to use of some methods: near the best of this board's methods, whichever replicates are drawn again."""
