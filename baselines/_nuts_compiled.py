@@ -18,8 +18,8 @@ from ._chains import MAX_ENERGY_ERROR
 from ._nuts_trees import _LOW, Evaluate, Numbers, Randomness, Trees
 
 #: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
-_ARRAYS = [*Trees._fields, "y", "scale", "lengths", "gained", "gumbel", "join", "way", "momenta"]
-_NUMBERS = ["rows", "chains", "dim", "size", "max_depth", "turns"]
+_ARRAYS = [*Trees._fields, "y", "scale", "lengths", "gained", "uniform", "momenta"]
+_NUMBERS = ["length", "rows", "chains", "dim", "size", "max_depth", "turns"]
 
 _SOURCE = (
     f"""
@@ -35,11 +35,12 @@ typedef long long int64_t;
 #define FN inline
 #define ones_of __builtin_popcountll
 #define zeros_of __builtin_ctzll
-using std::exp, std::fabs, std::isfinite, std::log1p;
+using std::exp, std::fabs, std::isfinite, std::log, std::log1p;
 #endif
 template <class T> struct Block {{ T *{", *".join(_ARRAYS)}; int64_t *begun, {", ".join(_NUMBERS)}; }};
 #define LOW T({_LOW})
 #define LOST T({-MAX_ENERGY_ERROR})
+#define TINY T(sizeof(T) == 4 ? {torch.finfo(torch.float32).tiny} : {torch.finfo(torch.float64).tiny})
 """
     + r"""
 template <class T> FN T larger(T a, T b) { return a > b ? a : b; }
@@ -60,7 +61,7 @@ template <class T> FN void start(const Block<T>& b, int64_t m) {
       squares += momentum[d] * momentum[d];
     }
     f[energy] = squares / 2 - f[density], f[weight] = f[accepted] = f[leaves] = f[depth] = f[fresh] = 0;
-    f[direction] = 1, f[step] = b.lengths[m];
+    f[direction] = 1, f[step] = b.lengths[m / b.chains];
   }
   T *slot = slots + (1 + ones_of(int64_t(f[leaf]))) * 3 * D, *p = e + 2 * D, h = f[direction] * f[step];
   const T* scale = b.scale + m / b.chains * D;
@@ -87,6 +88,7 @@ template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T
   const int64_t D = b.dim;
   T *f = b.table + m * FIELDS, *e = b.ends + m * 6 * D, *p = e + 2 * D, *draws = b.draws + m * 6 * D;
   T *slots = b.slots + m * b.size * 3 * D, *total = b.total + m * D, h = f[direction] * f[step], squares = 0;
+  const T *gumbel = b.uniform + k * b.rows + m, *join = gumbel + b.length * b.rows, *way = join + b.length * b.rows;
   const int64_t number = f[leaf], ones = ones_of(number);
   const T *scale = b.scale + m / b.chains * D, value = values[m];
   for (int64_t d = 0; d < D; d++) {
@@ -96,7 +98,7 @@ template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T
   }
   T log_weight = -squares / 2 + value + f[energy];
   if (!isfinite(log_weight)) log_weight = LOW;
-  const T probability = exp(-larger(-log_weight, T(0))), key = log_weight + b.gumbel[k * b.rows + m];
+  const T probability = exp(-larger(-log_weight, T(0))), key = log_weight - log(-log(larger(*gumbel, TINY)));
   f[accepted] += probability, b.gained[m] += probability, f[leaves] += 1;
   f[branch] = add_logs(f[branch], log_weight);
   if (key > f[best]) f[best] = key, f[drawn_density] = value, copy(e, draws, 2 * D);
@@ -107,15 +109,12 @@ template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T
     if (turned(slots + place * 3 * D, slots + (place + 1) * 3 * D, p, total, D)) closed = true, broken = place > 0;
   if (!last && !broken) return 0;
   if (!broken) {
-    if (b.join[k * b.rows + m] < f[branch] - f[weight]) copy(draws, draws + 2 * D, 2 * D), f[density] = f[drawn_density];
+    if (log(*join) < f[branch] - f[weight]) copy(draws, draws + 2 * D, 2 * D), f[density] = f[drawn_density];
     f[weight] = add_logs(f[weight], f[branch]);
   }
   f[depth] += 1, f[leaf] = 0, f[best] = f[branch] = LOW;
   if (!broken && !closed && f[depth] < b.max_depth) {
-    if (b.way[k * b.rows + m] != f[direction]) {
-      copy(p, slots, D), swap(e, e + 3 * D, 3 * D);
-      f[direction] = b.way[k * b.rows + m];
-    }
+    if ((*way < 0.5) != (f[direction] < 0)) copy(p, slots, D), swap(e, e + 3 * D, 3 * D), f[direction] *= -1;
     return 0;
   }
   f[fresh] = 1, f[acceptance] = f[accepted] / f[leaves], f[doublings] = f[depth], f[diverged] = lost;
@@ -131,7 +130,7 @@ template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T
 #define EACH(T, call) for (int64_t m = 0; m < ((Block<T>*)b)->rows; m++) call
 #define PROGRAM(T, size) \
   extern "C" void start##size(void* b) { EACH(T, start(*(Block<T>*)b, m)); } \
-  extern "C" int64_t finish##size(void* b, T* v, T* s, int k) { \
+  extern "C" int64_t finish##size(void* b, T* v, T* s, int64_t k) { \
     int64_t most = 0; EACH(T, most = larger(most, finish(*(Block<T>*)b, v, s, k, m))); return most; }
 #endif
 PROGRAM(float, 4) PROGRAM(double, 8)
@@ -150,15 +149,22 @@ def program(device: str, size: int) -> list[Callable[..., Any]]:
     from torch._inductor.codecache import CppCodeCache
 
     library = CppCodeCache.load(_SOURCE)  # compiled where the cache of the compiler has none
-    return [partial(_on_cpu, getattr(library, name)) for name in names]
+    start, finish = (getattr(library, name) for name in names)
+    start.argtypes, finish.argtypes = [ctypes.c_void_p], [ctypes.c_void_p] * 3 + [ctypes.c_int64]
+    return [partial(_on_cpu, start), partial(_on_cpu, finish)]
 
 
 def _on_cpu(run: Callable[..., int], rows: int, *given: Tensor | int) -> int:
-    return run(*(ctypes.c_void_p(a.data_ptr()) if isinstance(a, Tensor) else a for a in given))
+    return run(*(a.data_ptr() if isinstance(a, Tensor) else a for a in given))
 
 
 def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
     run(grid=(-(-rows // _THREADS), 1, 1), block=(_THREADS, 1, 1), args=list(given))
+
+
+def _plain(a: Tensor, dtype: torch.dtype) -> Tensor:
+    """What the program reads; asking first takes less than a conversion that changes nothing."""
+    return a if a.dtype is dtype and a.is_contiguous() else a.to(dtype).contiguous()
 
 
 def grow(
@@ -168,12 +174,12 @@ def grow(
     if scale.dim() == 3 or (scale.is_cuda and not hasattr(torch.cuda, "_compile_kernel")):
         return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape
-    width, K, device = replicates * n, len(random.gumbel), trees.table.device
+    width, K, device = replicates * n, random.uniform.shape[1], trees.table.device
     new = Trees(*(a.clone(memory_format=torch.contiguous_format) for a in trees))
-    y, momenta, gained = (new.total.new_empty(shape) for shape in ((width, dim), (K, width, dim), (width,)))
-    begun, lengths = torch.zeros(width, dtype=torch.int64, device=device), steps.repeat_interleave(n)
-    arrays = [a.contiguous() for a in (*new, y, scale, lengths, gained.zero_(), *random[:3], momenta, begun)]
-    block = torch.tensor([*(a.data_ptr() for a in arrays), width, n, dim, trees.slots.shape[2], max_depth, turns])
+    y, momenta, gained = new.total.clone(), scale.new_empty(K, width, dim), scale.new_zeros(width)
+    begun = torch.zeros(width, dtype=torch.int64, device=device)
+    arrays = [*new, y, scale.contiguous(), steps.contiguous(), gained, random.uniform.contiguous(), momenta, begun]
+    block = torch.tensor([*(a.data_ptr() for a in arrays), K, width, n, dim, trees.slots.shape[2], max_depth, turns])
     if device.type == "cuda":
         block = block.pin_memory().to(device, non_blocking=True)
     start, finish = program(device.type, trees.table.element_size())
@@ -185,6 +191,6 @@ def grow(
             momenta[number] = random.momentum(number)
         drawn = max(drawn, most)
         start(width, block)
-        value, score = (a.to(y.dtype).contiguous() for a in evaluate(y))
+        value, score = (_plain(a, y.dtype) for a in evaluate(y))
         most = finish(width, block, value, score, k)
-    return new, gained.view(replicates, n).mean(1) / K
+    return new, gained.view(replicates, n)

@@ -29,7 +29,7 @@ from ._chains import MAX_ENERGY_ERROR
 #: In place of minus infinity, which a state must not contain.
 _LOW = -1e30
 
-#: Positions (M, D) -> log densities (M,) and scores (M, D).
+#: Positions (R, N, D) -> log densities (R, N) and scores (R, N, D).
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -118,9 +118,9 @@ class Trees(NamedTuple):
 class Randomness(NamedTuple):
     """Random numbers of a block of K leapfrog steps of M rows."""
 
-    gumbel: Tensor  # (K, M) of the leaf of each step
-    join: Tensor  # (K, M) log of a uniform number: whether the subtree that ends there joins the tree
-    direction: Tensor  # (K, M) 1 or -1: of the subtree after it; a tree's first step goes forwards
+    #: (3, K, M) uniform, for each step: Gumbel noise of its leaf; whether the subtree that ends there joins the tree;
+    #: the direction of the subtree after it, forwards from 0.5 on, as a tree's first step.
+    uniform: Tensor
     momentum: Callable[[int], Tensor]  # number of a tree that a row begins in this block -> (M, D) standard normal
 
 
@@ -144,9 +144,9 @@ def grow(
 ) -> tuple[Trees, Tensor]:
     """Every row takes K leapfrog steps; trees that end on the way are followed by new ones.
 
-    ``evaluate`` is called K times with M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
+    ``evaluate`` is called K times, with the M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
     factors of the inverse mass; ``steps``: (R,) lengths of trees that begin; with ``takes_turns`` a row's next tree is
-    the waiting chain's. Returns the trees after, and the mean of min(1, exp(-energy error)) over all steps, (R,).
+    the waiting chain's. Returns the trees after, and the sum of min(1, exp(-energy error)) over a row's steps, (R, N).
     """
     replicates, n, _, dim = trees.ends.shape
     width = replicates * n
@@ -171,7 +171,9 @@ def grow(
     signed = direction * step
     gained = torch.zeros_like(energy)
 
-    for gumbel, join, way in zip(*random[:3], strict=True):
+    gumbels = -(-random.uniform[0].clamp(min=torch.finfo(y.dtype).tiny).log()).log()
+    ways = torch.where(random.uniform[2] < 0.5, -1.0, 1.0).to(y)
+    for gumbel, join, way in zip(gumbels, random.uniform[1].log(), ways, strict=True):
         if len(begin):
             momentum = _momenta(random.momentum, begun.index_select(0, begin), begin)
             begun += fresh
@@ -264,26 +266,23 @@ def grow(
     fresh_number.copy_(fresh)
     ends, draws = (a.transpose(0, 1).view(trees.ends.shape) for a in (ends, draws))
     moved = Trees(ends, draws, total.view(trees.total.shape), slots, table.t().view(trees.table.shape))
-    return moved, gained.view(replicates, n).mean(1) / len(random.gumbel)
+    return moved, gained.view(replicates, n)
 
 
 def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, evaluate: Evaluate) -> Tensor:
     """Move positions, momenta and scores (M, D) in place by lengths ``step`` (M,); the log densities there, (M,)."""
-    if scale.dim() == 2:
-        stride = (step.view(len(scale), -1, 1) * scale.unsqueeze(1)).view(y.shape)
-        p.addcmul_(s, stride, value=0.5)
-        y.addcmul_(p, stride)
-        value, score = evaluate(y)
-        s.copy_(score)
-        p.addcmul_(s, stride, value=0.5)
-        return value
-    together, step = (len(scale), -1, y.shape[1]), step.unsqueeze(1)
-    p.addcmul_((s.view(together) @ scale).view(y.shape), step, value=0.5)
-    y.addcmul_((p.view(together) @ scale.mT).view(y.shape), step)
-    value, score = evaluate(y)
-    s.copy_(score)
-    p.addcmul_((s.view(together) @ scale).view(y.shape), step, value=0.5)
-    return value
+    together, dense = (len(scale), -1, y.shape[1]), scale.dim() == 3
+    stride = step.unsqueeze(1) if dense else (step.view(len(scale), -1, 1) * scale.unsqueeze(1)).view(y.shape)
+
+    def scaled(a: Tensor, factor: Tensor) -> Tensor:
+        return (a.view(together) @ factor).view(y.shape) if dense else a
+
+    p.addcmul_(scaled(s, scale), stride, value=0.5)
+    y.addcmul_(scaled(p, scale.mT), stride)
+    value, score = evaluate(y.view(together))
+    s.copy_(score.reshape(y.shape))
+    p.addcmul_(scaled(s, scale), stride, value=0.5)
+    return value.reshape(-1)
 
 
 def _turned(window: Tensor, end: Tensor, total: Tensor) -> Tensor:

@@ -117,26 +117,21 @@ class NUTS(Algorithm[Settings, State]):
         self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
     ) -> tuple[State, TreeInfo]:
         """A block of leapfrog steps."""
-        spent, steps, warmup, shape = streams.step + 1, state.warmup_steps, state.warmup, state.x.shape
-
-        def evaluate(y: Tensor) -> tuple[Tensor, Tensor]:
-            density, score = problem.log_density_and_score(y.view(shape))
-            return density.reshape(-1), score.reshape(y.shape)
-
+        evaluate, spent = problem.log_density_and_score, streams.step + 1
+        steps, warmup = state.warmup_steps, state.warmup
         if steps == FROZEN:
             trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
             x = trees.x
         else:
-            randomness = _randomness(settings, streams, shape[1], shape[2], "algorithm", 0)
+            randomness = _randomness(settings, streams, state.x.shape, "algorithm", 0)
             depth, turns = settings.max_tree_depth, spent > steps
-            trees, acceptance = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
+            trees, gained = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
             if not turns:
-                trees, warmup = _learn(settings, warmup, trees, acceptance, spent, steps)
+                trees, warmup = _learn(settings, warmup, trees, gained.mean(1) / settings.leapfrogs, spent, steps)
             x = trees.waiting if turns else trees.x
         x = x + 0 * state.x  # a chain that is not finite stays so, and the harness sees it
-        numbers = trees.numbers
-        info = TreeInfo(*(a.mean(1) for a in (numbers.acceptance, numbers.diverged, numbers.doublings)))
-        return State(x, trees, warmup, steps), info
+        acceptance, doublings, diverged = trees.table[:, :, -3:].mean(1).unbind(1)
+        return State(x, trees, warmup, steps), TreeInfo(acceptance, diverged, doublings)
 
 
 def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any, streams: Streams) -> Trees:
@@ -145,8 +140,8 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
     for number in range(2**settings.max_tree_depth):
         block, j = divmod(number, settings.leapfrogs)
         if not j:  # of a stream that is not drawn for many steps at once
-            random = _randomness(settings, streams, trees.x.shape[1], trees.x.shape[2], "init", block)
-        one = Randomness(random.gumbel[j : j + 1], random.join[j : j + 1], random.direction[j : j + 1], random.momentum)
+            random = _randomness(settings, streams, trees.x.shape, "init", block)
+        one = Randomness(random.uniform[:, j : j + 1], random.momentum)
         growing, _ = grow(growing, evaluate, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
         trees = where(ended, trees, growing)
         ended = ended | (growing.numbers.fresh > 0)
@@ -155,13 +150,9 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
     return trees
 
 
-def _randomness(settings: Settings, streams: Streams, width: int, dim: int, stream: str, index: int) -> Randomness:
-    uniform = streams.uniform(stream, (3, settings.leapfrogs, width), index=index).permute(1, 2, 0, 3).flatten(2)
-    gumbel = -(-uniform[0].clamp(min=torch.finfo(uniform.dtype).tiny).log()).log()
-    direction = torch.where(uniform[2] < 0.5, -1.0, 1.0).to(uniform)
-    return Randomness(
-        gumbel, uniform[1].log(), direction, lambda j: streams.normal("noise", (width, dim), index=j).flatten(0, 1)
-    )
+def _randomness(settings: Settings, streams: Streams, shape: torch.Size, stream: str, index: int) -> Randomness:
+    uniform = streams.uniform(stream, (3, settings.leapfrogs, shape[1]), index=index).permute(1, 2, 0, 3).flatten(2)
+    return Randomness(uniform, lambda j: streams.normal("noise", shape[1:], index=j).flatten(0, 1))
 
 
 def _learn(

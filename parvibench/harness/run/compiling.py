@@ -223,10 +223,25 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
         graph = _graph_of(lambda y: plain(y), [points])
         if len(graph.graph.nodes) > _MOST_FUSED:
             raise NotRecordableError(f"of more than {_MOST_FUSED} operations, compiling takes minutes")
-        fast: Any = torch._inductor.compile(graph, [points])
-        fast = _Captured(fast, [points]) if x.is_cuda else fast
+        fast: Any = _Captured(torch._inductor.compile(graph, [points]), [points]) if x.is_cuda else _bare(graph, points)
     torch.testing.assert_close(tuple(fast(x)), right, rtol=1e-3, atol=1e-3, equal_nan=True)
     return fast
+
+
+def _bare(graph: torch.fx.GraphModule, points: Tensor) -> Evaluation:
+    """A compiled graph with its constants inside; without the wrappers that PyTorch calls it by, which take as long."""
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    made: list[Any] = []
+
+    def keep(*args: Any, **options: Any) -> Any:
+        made.append(compile_fx_inner(*args, **options))
+        return made[0]
+
+    with torch.no_grad(), torch._inductor.config.patch(freezing=True):
+        compiled: Any = compile_fx(graph, [points], inner_compile=keep)
+        compiled(points)
+    return lambda x: made[0].current_callable([x])
 
 
 class _Captured:
