@@ -13,11 +13,7 @@ def test_three_times_too_little_is_further_than_two_and_a_third_times_too_much(t
     """Level 300, the median of what was spent: 100 differs from it by less than 700 does; calls in blocks are no steps."""
     cells = []
     for label, costs in {"ula": (100.0, 700.0), "sgld": (30.0, 300.0), "svgd": (20.0, 290.0)}.items():
-        rows = [
-            (r, c, 10 * (c + 1), cost, 0.1 * cost, "oddity", 1.0 / cost)
-            for c, cost in enumerate(costs)
-            for r in range(7)
-        ]
+        rows = [(r, c, 10 * c + 10, cost, cost, "oddity", 1 / cost) for c, cost in enumerate(costs) for r in range(7)]
         known = {"values": {"oddity": [1.0 / costs[-1]] * 7}, "flags": [AFTERWARDS] * (label == "svgd")}
         record = make_record(label, "plain", label, label=label, score_evaluations=costs[-1] * 7, **known)
         cells.append((record, records.make_curve(rows), None))

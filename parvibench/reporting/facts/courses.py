@@ -68,9 +68,8 @@ def at_equal_budgets(
     ran = [c for c in cells if c.status is Status.OK and not lb.is_anchor(c)]
     sign = -1 if lb.higher_is_better(metric) else 1
     found = {}
-    for axis in ("score_evaluations", SEQUENTIAL):
-        counted = [c for c in ran if axis != SEQUENTIAL or AFTERWARDS not in c.flags]
-        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in counted]
+    for axis, own in (("score_evaluations", ran), (SEQUENTIAL, [c for c in ran if AFTERWARDS not in c.flags])):
+        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in own]
         courses = [course for course in found_of if len(course[2])]
         if len(courses) < 2:
             continue
