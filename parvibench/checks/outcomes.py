@@ -70,7 +70,7 @@ def failed(question: Question, reason: str, metric: str = "status") -> Test:
 def _test(question: Question, metric: str, verdict: Verdict, reason: str, effect: Shift, p: float, count: int) -> Test:
     return Test(
         question.task, question.algorithm, metric, question.oracle, effect.effect, (effect.low, effect.high), p, verdict,
-        count, reason, question.circumstances, question.name, question.hint,
+        count, reason, question.circumstances, question.name, question.hint * bool(count),
     )  # fmt: skip
 
 

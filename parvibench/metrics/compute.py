@@ -199,6 +199,6 @@ def check_samples(samples: Any, task: Task) -> Tensor:
     if bad.any():
         first = int(bad.nonzero()[0])
         raise ShapeError(
-            f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, first in row {first}: {x[first].tolist()}"
+            f"{int(bad.sum())} of {len(x)} samples hold NaN or infinity, the first is number {first + 1}: {x[first].tolist()}"
         )
     return x

@@ -118,14 +118,16 @@ def _from_closed_form(
     """``gap / (mean - bias)``; the interval ends where the floor's 95% band does.
 
     The band's ends above the bias, in units of the mean, change slowly with the size: they are interpolated
-    between the stored sizes and constant beyond them.
+    between the stored sizes and constant beyond them; an end below the bias, which fewer draws do not have, as a share of all.
     """
     value = float(values.mean())
     grid = np.geomspace(1, 4 * n, 500)
+    least = bias * sizes[0] / gap
     spreads = [(_band(f, len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
     low, high = (
-        _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end), value)
+        _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end, left=left), value)
         for end in np.transpose(spreads)
+        for left in [end[0] if end[0] > 0 else (end[0] + least) / (1 + least)]
     )
     return gap / max(value - bias, gap / (4 * n)), low, high
 
@@ -178,10 +180,9 @@ def path_equivalent_n(samples: Tensor, context: Context) -> Tensor:
     >>> path_equivalent_n(x, Context(banana, context.reference, path=x.repeat(1, 4, 1)[:, :, None]))
     tensor([5.6452], dtype=torch.float64)
     """
-    reference, primary = context.task.floored(), context.task.primary
+    states, reference, primary = whole_path(context).shape[1], context.task.floored(), context.task.primary
     if reference is None or not reference.floors.get(primary):
-        raise NotApplicable(f"{primary} has no floors on this task")
-    states = whole_path(context).shape[1]
+        raise NotApplicable(f"no floors of {primary} are stored for this task")
     sizes = []
     for value in path_primary(samples, context).tolist():
         size, _, reason = equivalent_sample_size(primary, value, states, reference)

@@ -119,7 +119,8 @@ def floor_tests(
     if not floors:
         known = [s for s in verdict_sizes(reference) if judged_size(s, reference) == s]
         elsewhere = f"floors are known at n = {', '.join(map(str, known))}, not at {n}"
-        verdict, reason = "not applicable", elsewhere if known and n not in known else "no floors"
+        fewer = f"no floors for {n} samples, fewer than {min(SIZES)}" if n < min(SIZES) else "no floors"
+        verdict, reason = "not applicable", elsewhere if known and n not in known else fewer
     elif min(adjusted.values()) <= ALPHA:
         verdict = "distinguishable"
     elif lacking := _lacking(floors, metrics) if isinstance(reference, Reference) else "":

@@ -21,6 +21,7 @@ from parvibench.core.task import Task
 from parvibench.data.draws.arrays import Draws
 from parvibench.data.draws.naming import listed
 from parvibench.metrics.common import thin
+from parvibench.metrics.compute import check_samples
 from parvibench.metrics.evaluate import chain_diagnostics, counted, evaluate_samples, serially_correlated
 from parvibench.metrics.floors import SIZES, silent
 from parvibench.metrics.own_floors import SEED, TIMES, plan_of
@@ -120,6 +121,7 @@ def evaluate_against(
             draws, given = (replace(d, values=d.values / unit) for d in (draws, given))
             said.append(f"in units of {unit:.3g}")
     x = torch.tensor(draws.values)
+    check_samples(x.flatten(0, -2), task)  # before floors are simulated
     copies, path, rows = counted(x)
     known = None if path is None else chain_diagnostics(path)
     n = len(rows) if known is None else min(len(rows), int(known["worth"] * copies.counted.mean()))

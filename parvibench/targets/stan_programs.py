@@ -32,7 +32,7 @@ _SEED = 1
 _INCLUDE = re.compile(r"""\s*\#include\s*[<"]?([^\s<>"]+)[>"]?\s*(//.*)?""")
 #: The excerpt of the program in messages of stanc.
 _EXCERPT = re.compile(r"\n\s*-{20,}\n.*\n\s*-{20,}\n", re.DOTALL)
-_MISSING = re.compile(r"unknown data variable (\w+)|variable does not exist;.*variable name=(\w+)")
+_MISSING = re.compile(r"unknown (?:data variable|int|real) (\w+)|variable does not exist;.*variable name=(\w+)")
 _UNSUPPORTED = re.compile(r"unsupported (?:function |sized type S?|parameter transform \| in: )(\w+)")
 #: Stan's ``print`` goes to standard output, where results are.
 _SILENT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, length: None)
@@ -177,8 +177,8 @@ class StanModel:
         if values.shape[1:] != (self.parameters,):  # not checked by BridgeStan, which reads beyond the end
             raise InputError(f"{self.program.file}: values of shape {values.shape}, not (n, {self.parameters})")
         points = self._rows(self._model.param_unconstrain, values)
-        if not np.isfinite(points).all():
-            raise InputError("values on the edge of their support or outside of it")
+        if len(bad := np.flatnonzero(~np.isfinite(points).all(1))):
+            raise InputError(f"number {bad[0] + 1} of {len(points)}: on the edge of its support or outside of it")
         return points
 
     @cached_property
@@ -190,9 +190,9 @@ class StanModel:
 
     def _rows(self, function: Any, rows: Array) -> Array:
         try:
-            return np.array([function(row) for row in rows]).reshape(len(rows), -1)
+            return np.array([function(rows[(at := i)]) for i in range(len(rows))]).reshape(len(rows), -1)
         except RuntimeError as error:
-            raise InputError(f"Stan: {_line(str(error), self.program)}") from None
+            raise InputError(f"number {at + 1} of {len(rows)}: Stan: {_line(str(error), self.program)}") from None
 
 
 @cache

@@ -36,6 +36,8 @@ class Normal(Question):
 
 
 class Broken(Normal):
+    hint = "the bias of a sampler that ran"
+
     def measure(self, replicates: range, seed: int) -> Mapping[str, list[float]]:
         raise RuntimeError("no such thing")
 
@@ -73,7 +75,7 @@ def test_a_question_that_fails_is_a_regression() -> None:
     result = check([Broken(), Normal(0.0)], seed=1)
     assert result.verdict == "regression"
     assert result.red[0].metric == "status"
-    assert "no such thing" in result.red[0].reason
+    assert ("no such thing" in result.red[0].reason, result.red[0].cause) == (True, "")
 
 
 def test_failing_fast_leaves_the_rest() -> None:

@@ -91,16 +91,16 @@ def test_the_command_publishes(parts: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.ci
 def test_seconds_of_different_hardware_are_not_compared(parts: list[Path], tmp_path: Path) -> None:
-    stores = [Store(p) for p in parts]
-    into = Store(tmp_path / "merged")
-    other = Store(tmp_path / "other")
-    for cell in stores[1].run().cells:
+    stores, part = [Store(p) for p in parts], Store(parts[1]).run()
+    into, other = Store(tmp_path / "merged"), Store(tmp_path / "other")
+    for cell in part.cells:
         record = stores[1].find(cell.key)
         moved = record.model_copy(update={"hardware": "another machine"})
         other.write_cell(moved, stores[1].curve(cell.key), stores[1].samples(cell.key))
-    other.write_run(stores[1].run())
+    other.write_run(part.model_copy(update={"suite": part.suite | {"seed": 7}}))
     run_, notes = merge([stores[0], other], into)
-    assert "another machine" in notes[0]
+    assert notes[0] == "the parts differ in seed: 0 and 7"
+    assert "another machine" in notes[1]
     results = Facts.load(into, run_.id)
     assert not results.timed
     assert all("seconds" not in c.values and c.absent["seconds"] for c in results.cells)

@@ -77,3 +77,7 @@ def test_the_closed_form_is_inverted() -> None:
     assert size == pytest.approx(250)
     assert (low, high) == pytest.approx((250 * 0.24, 250 * 1.76), rel=1e-2)
     assert equivalent_sample_size("mmd2", 0.5e-4, 100, reference)[::2] == (400, "at least 400")
+    # One size, whose band begins below the bias: at 0.7 of the mean there, and one draw never comes as close.
+    constants = {"mmd2": {"gap": 0.15, "bias": 1.1e-3}}
+    only = Reference(torch.zeros(2, 1), True, {"v_statistics": constants}, {"mmd2": {500: np.full(2, 1e-3)}})
+    assert equivalent_sample_size("mmd2", 1.1e-3 + 0.003, 500, only)[1] == pytest.approx((50 / 1.4,) * 2, rel=1e-2)

@@ -79,15 +79,14 @@ def test_degenerate_columns(kind: str) -> None:
         assert document["chains"]["worth"] > 100
 
 
-def test_one_draw_is_too_few() -> None:
-    for samples, reference in ((np.ones((1, 2)), np.ones((4000, 2))), (np.ones((200, 2)), np.ones((1, 2)))):
-        with pytest.raises(InputError, match="one draw: at least two"):
-            pb.evaluate(samples, reference=reference)
-
-
-def test_nothing_varies() -> None:
-    with pytest.raises(InputError, match="every column has one value"):
-        pb.evaluate(np.ones((200, 2)), reference=np.ones((4000, 2)))
+def test_what_cannot_be_judged_is_told_before_floors_are_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given, "reference_of_draws", None)
+    one, many, lost = np.ones((1, 2)), np.ones((4000, 2)), np.where(X[7] == X, np.nan, X)
+    told = {"one draw: at least two": ((one, many), (many, one)), "every column has one": ((many[1:], many),), "is number 8:": ((lost, Y),)}  # fmt: skip
+    for match, pairs in told.items():
+        for samples, reference in pairs:
+            with pytest.raises(InputError, match=match):
+                pb.evaluate(samples, reference=reference)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +166,7 @@ def test_correlated_references_are_worth_less_and_few_draws_serve() -> None:
     few = judged(X, Y[:400])
     assert few["n_judged"] == 80
     assert few["verdict"] == "indistinguishable"
+    assert judged(X[:20], Y)["reason"] == "no floors for 20 samples, fewer than 50"
     with pytest.raises(InputError, match="399 reference draws are too few: 400 are needed"):
         pb.evaluate(X, reference=Y[:399])
 

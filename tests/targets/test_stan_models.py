@@ -83,8 +83,8 @@ def test_values_of_parameters_go_there_and_back(name: str) -> None:
         assert task.constrain(x, generated=True)["largest"].tolist() == values["share"].amax(1).tolist()
         for wrong, told in (
             ({}, "no values of share"),
-            ({"share": np.ones((2, 4))}, "share"),
-            ({"share": np.eye(4)}, "edge"),
+            ({"share": np.ones((2, 4))}, "number 1 of 2: Stan: .*share"),
+            ({"share": np.eye(4)}, "number 1 of 4: on the edge"),
         ):
             with pytest.raises(ShapeError, match=told):
                 task.unconstrain(wrong)
@@ -206,6 +206,7 @@ def test_errors_are_one_line_that_names_files_without_their_folders(tmp_path: Pa
         assert told in refused("own.stan")
     assert "no such Stan program: none.stan" in refused("none.stan")
     assert "no such data file: none.json" in refused(f"{line}:none.json")
+    assert "the data: there is no n, which line.stan declares as data" in refused(line)
     for change, told in (
         ({"y": None}, "own.json: there is no y, which line.stan declares as data"),
         ({"n": -1}, "line.stan: negative vector extent"),

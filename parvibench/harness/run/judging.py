@@ -26,6 +26,7 @@ from .chunks import ChunkResult, metrics_key, unpack
 
 #: Calls of the density or its score one after the other: the second axis of a budget, in addition to the rows scored.
 SEQUENTIAL = "sequential_steps"
+AFTERWARDS = "counted afterwards: evaluations are charged after each block of an external program, not one by one"
 #: What a metric may need besides the samples that is not stored.
 _NOT_STORED = ("path", "cost", "motion", "decisions", "diagnostics")
 _LOST = "needs what only a run has: ask for it with --fresh"

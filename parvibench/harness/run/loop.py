@@ -26,7 +26,7 @@ from .account import CHANGED, ENDED, UNDEFINED, Account, Guard, Repeated
 from .chunks import Chunk, ChunkResult, NotWritableError, pack, rebuilt, stamp, unpack
 from .clock import reference_seconds
 from .compiling import RecordedStep
-from .judging import SEQUENTIAL, Judge, is_reported
+from .judging import AFTERWARDS, SEQUENTIAL, Judge, is_reported
 from .recorder import Path
 from .shared_data import refuse_spoilt, unchanged
 from .stepping import SO_FAR, Advance, Stepper, Tally, Trial, step_mode
@@ -47,7 +47,6 @@ _ROUNDED = (
 #: A reference kernel this much slower or faster after a run than before flags the run's seconds.
 _MAX_DRIFT = 0.2
 _IGNORED = "ignored its budget: continued after BudgetExhausted; the run was stopped at its last complete state"
-_AFTERWARDS = "counted afterwards: evaluations are charged after each block of an external program, not one by one"
 _NO_STEP = "no step was complete within the budget: its start is judged"
 
 
@@ -113,7 +112,7 @@ def _run_loaded(chunk: Chunk, notify: Notify, snapshot: SnapshotFile | None, *, 
     after = reference_seconds(device)
     result.drift = max(before, after) / max(min(before, after), 1e-9) - 1
     if chunk.method.counted_afterwards:
-        result.flag(_AFTERWARDS)
+        result.flag(AFTERWARDS)
     if result.drift > _MAX_DRIFT:
         result.flag(f"the machine's speed changed by {result.drift:.0%} during the run: seconds are unreliable")
     return result
@@ -284,7 +283,8 @@ class _Run:
         left_out = () if task.has_constant else SO_FAR
         reported = {m: v for m, v in self.tally.means().items() if is_reported(m) and m not in left_out}
         calls = float(self.problem.meter.sequential_steps)
-        known["diagnostics"] = {**reported, SEQUENTIAL: torch.full((len(self.chunk.replicates),), calls)}
+        own = () if self.chunk.method.counted_afterwards else (SEQUENTIAL,)  # there a call is charged for a whole block
+        known["diagnostics"] = reported | {name: torch.full((len(self.chunk.replicates),), calls) for name in own}
         decisions = None if self.decisions is None else self.decisions.posterior.decisions()
         values: Mapping[str, Tensor] = {}
         if self.judge is None:

@@ -18,7 +18,7 @@ def shard(cells: Sequence[Cell], part: int, parts: int) -> list[Cell]:
 def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tuple[RunRecord, list[str]]:
     """Copy the latest run of every source, all of one suite, into one store as one run.
 
-    Returns the new run and notes for the user: duplicate cells, seconds that cannot be compared. Without ``samples`` (and
+    Returns the new run and notes for the user: settings that differ, duplicate cells, seconds that cannot be compared. Without ``samples`` (and
     trajectories) records and curves are enough for pages, further merging and resuming, at a tenth of the space or less.
     Nothing is copied, and ``StoreError`` raised, for a source without a run, different suites, or a damaged or large file.
     """
@@ -31,7 +31,8 @@ def merge(sources: Sequence[Store], into: Store, *, samples: bool = True) -> tup
             source.find_for(cell)
             for read in (source.samples, source.trajectories, source.curve):
                 read(cell.key)
-    notes: list[str] = []
+    own = {k: {str(r.suite.get(k)) for r in runs} for k in ("budget", "replicates", "seed", "particles", "samples")}
+    notes = [f"the parts differ in {k}: {' and '.join(sorted(said))}" for k, said in own.items() if len(said) > 1]
     with into.locked():
         for source, run in zip(sources, runs, strict=True):
             for key in dict.fromkeys(c.key for c in run.cells):

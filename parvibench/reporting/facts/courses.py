@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from parvibench.core.result import CellRecord, Status
-from parvibench.harness.run.judging import SEQUENTIAL
+from parvibench.harness.run.judging import AFTERWARDS, SEQUENTIAL
 from parvibench.harness.store.cell_files import CurveGrid, MetricCurve
 from parvibench.harness.store.results import StoredRun, metric_values
 from parvibench.statistics import median_interval, runtime_profile
@@ -68,11 +68,11 @@ def at_equal_budgets(
     ran = [c for c in cells if c.status is Status.OK and not lb.is_anchor(c)]
     sign = -1 if lb.higher_is_better(metric) else 1
     found = {}
-    for axis in ("score_evaluations", SEQUENTIAL):
-        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in ran]
+    for axis, own in (("score_evaluations", ran), (SEQUENTIAL, [c for c in ran if AFTERWARDS not in c.flags])):
+        found_of = [(c, *_spent(results.curve_grid(c), metric, axis)) for c in own]
         courses = [course for course in found_of if len(course[2])]
         if len(courses) < 2:
-            return {}
+            continue
         level = float(np.median([cost[-1] for *_, cost, _ in courses]))
         rows = []
         for cell, curve, cost, at in courses:
