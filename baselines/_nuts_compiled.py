@@ -162,11 +162,6 @@ def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
     run(grid=(-(-rows // _THREADS), 1, 1), block=(_THREADS, 1, 1), args=list(given))
 
 
-def _plain(a: Tensor, dtype: torch.dtype) -> Tensor:
-    """What the program reads; asking first takes less than a conversion that changes nothing."""
-    return a if a.dtype is dtype and a.is_contiguous() else a.to(dtype).contiguous()
-
-
 def grow(
     trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
 ) -> tuple[Trees, Tensor]:
@@ -191,6 +186,7 @@ def grow(
             momenta[number] = random.momentum(number)
         drawn = max(drawn, most)
         start(width, block)
-        value, score = (_plain(a, y.dtype) for a in evaluate(y))
+        found = evaluate(y)  # asking first takes less than a conversion that changes nothing
+        value, score = (a if a.dtype is y.dtype and a.is_contiguous() else a.to(y.dtype).contiguous() for a in found)
         most = finish(width, block, value, score, k)
     return new, gained.view(replicates, n)

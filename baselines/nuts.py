@@ -117,8 +117,7 @@ class NUTS(Algorithm[Settings, State]):
         self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
     ) -> tuple[State, TreeInfo]:
         """A block of leapfrog steps."""
-        evaluate, spent = problem.log_density_and_score, streams.step + 1
-        steps, warmup = state.warmup_steps, state.warmup
+        (_, _, warmup, steps), spent, evaluate = state, streams.step + 1, problem.log_density_and_score
         if steps == FROZEN:
             trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
             x = trees.x

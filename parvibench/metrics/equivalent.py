@@ -121,8 +121,7 @@ def _from_closed_form(
     between the stored sizes and constant beyond them; an end below the bias, which fewer draws do not have, as a share of all.
     """
     value = float(values.mean())
-    grid = np.geomspace(1, 4 * n, 500)
-    least = bias * sizes[0] / gap
+    grid, least = np.geomspace(1, 4 * n, 500), bias * sizes[0] / gap
     spreads = [(_band(f, len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
     low, high = (
         _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end, left=left), value)
