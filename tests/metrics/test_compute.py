@@ -50,7 +50,7 @@ def test_unknown_metric_and_wrong_batches(context, samples: torch.Tensor) -> Non
         (torch.zeros(5, 3), r"got \(5, 3\)"),
         (torch.zeros(1, 2), r"n >= 2, got \(1, 2\)"),
         (torch.tensor([[0.0, 1.0], [math.nan, 0.0]]), "1 of 2 samples hold NaN or infinity, the first is number 2:"),
-        (torch.tensor([[0.0, math.inf], [1.0, 0.0]]), "first in row 0"),
+        (torch.tensor([[0.0, math.inf], [1.0, 0.0]]), "the first is number 1"),
         ([["a", "b"]], "no array of numbers"),
     ],
 )
