@@ -307,7 +307,7 @@ class FromPymc(OfJax):
 
     @cached_property
     def _density(self) -> Callable[[Any, Any], Any]:
-        model, free = self.task.log_density.__wrapped__, self.task.model.sites
+        model, free = self.task.log_density.__wrapped__, self.task.sites
         replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
         values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
         given = [value.type(name=f"data of {rv.name}") for rv, value in zip(model.observed_RVs, values, strict=True)]

@@ -108,27 +108,33 @@ class NumpyroModel:
         """Of a flat point (D,), in nats."""
         return -_util().potential_energy(self.model, self.args, self.kwargs, parts(x, self.sites))
 
-    def mapped(self, function: str, values: Any) -> dict[str, Any]:
-        """NumPyro's ``constrain_fn`` or ``unconstrain_fn`` for many values, name -> (n, ...)."""
-        one = lambda v: getattr(_util(), function)(self.model, self.args, self.kwargs, v)  # noqa: E731
-        with double():
-            found = jax_library("jax").vmap(one)(values)
-        return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
-
 
 @dataclass(frozen=True, kw_only=True)
-class NumpyroTask(SiteTask):
-    """The posterior of a NumPyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
+class JaxSiteTask(SiteTask):
+    """The posterior of a model whose maps are programs in JAX, of the values of all sites by name."""
 
-    model: NumpyroModel
+    outward: Callable[[dict[str, Any]], dict[str, Any]]  #: free values -> values in their supports
+    inward: Callable[[dict[str, Any]], dict[str, Any]]  #: values in their supports -> free values
 
     def constrain(self, x: Tensor) -> dict[str, Tensor]:
         """Values of the sites, name -> (n, ...), float64, at points (n, D)."""
         points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
-        return self.model.mapped("constrain_fn", parts(points, self.sites))
+        return self._mapped(self.outward, parts(points, self.sites))
 
     def _points(self, values: dict[str, Tensor]) -> Tensor:
-        return self._joined(self.model.mapped("unconstrain_fn", {name: v.numpy() for name, v in values.items()}))
+        return self._joined(self._mapped(self.inward, {name: v.numpy() for name, v in values.items()}))
+
+    def _mapped(self, program: Callable[[dict[str, Any]], dict[str, Any]], values: dict[str, Any]) -> dict[str, Tensor]:
+        with double():
+            found = jax_library("jax").vmap(program)(values)
+        return {site.name: torch.from_numpy(np.array(found[site.name])) for site in self.sites}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyroTask(JaxSiteTask):
+    """The posterior of a NumPyro model; its points are the flat vectors of all latent sites, mapped to R^D."""
+
+    model: NumpyroModel
 
 
 def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any) -> NumpyroTask:
@@ -152,7 +158,8 @@ def from_numpyro(model: Any, *args: Any, name: str | None = None, **kwargs: Any)
     called = label(model, name)
     held = NumpyroModel(model, args, kwargs, _sites(called, model, args, kwargs))
     about = fields("NumPyro", model, name, held.sites) | JaxDensity(called, held.log_density, model).fields
-    return checked(NumpyroTask(model=held, **about), derived=True)
+    outward, inward = (partial(f, model, args, kwargs) for f in (_util().constrain_fn, _util().unconstrain_fn))
+    return checked(NumpyroTask(model=held, outward=outward, inward=inward, **about), derived=True)
 
 
 def _util() -> Any:

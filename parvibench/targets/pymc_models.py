@@ -6,58 +6,21 @@ the Jacobians included. PyMC writes it, and the maps, as JAX functions, which ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from parvibench.core.errors import InputError, imported_library
-from parvibench.jax_programs.loading import double, double_jax, jax_library
+from parvibench.jax_programs.loading import double_jax, jax_library
 
 from .densities import checked
-from .jax_models import JaxDensity
-from .sites import Site, SiteTask, fields, parts, require_latent
-
-#: A program in JAX: arrays, in the order of the sites -> a list of arrays.
-Program = Callable[..., Sequence[Any]]
+from .jax_models import JaxDensity, JaxSiteTask
+from .sites import Site, fields, parts, require_latent
 
 
-@dataclass(frozen=True)
-class PymcModel:
-    """The programs of a model."""
-
-    sites: tuple[Site, ...]
-    density: Program  #: free values -> the log density
-    outward: Program  #: free values -> values in their supports
-    inward: Program  #: values in their supports -> free values
-
-    def log_density(self, x: Any) -> Any:
-        """Log density in nats of a flat point (D,)."""
-        return self.density(*parts(x, self.sites).values())[0]
-
-    def mapped(self, program: Program, values: Sequence[Any]) -> dict[str, Tensor]:
-        """Many values, (n, ...) for each site, mapped by a program: name -> (n, ...), float64."""
-        with double():
-            arrays = jax_library("jax").vmap(lambda *one: tuple(program(*one)))(*values)
-        return {site.name: torch.from_numpy(np.array(a)) for site, a in zip(self.sites, arrays, strict=True)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class PymcTask(SiteTask):
+class PymcTask(JaxSiteTask):
     """The posterior of a PyMC model; its points are the flat vectors of all value variables, in the model's order."""
-
-    model: PymcModel
-
-    def constrain(self, x: Tensor) -> dict[str, Tensor]:
-        """Values of the free random variables, name -> (n, ...), float64, at points (n, D)."""
-        points = torch.as_tensor(x).to("cpu", torch.float64).numpy()
-        return self.model.mapped(self.model.outward, list(parts(points, self.sites).values()))
-
-    def _points(self, values: dict[str, Tensor]) -> Tensor:
-        return self._joined(self.model.mapped(self.model.inward, [values[site.name].numpy() for site in self.sites]))
 
 
 def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
@@ -82,13 +45,18 @@ def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
         raise InputError(f"{called}: from_pymc takes a pymc.Model, and got a {type(model).__name__}")
     _refuse(called, model)
     try:
-        made = _programs(jaxified, model)
+        sites, density, outward, inward = _programs(jaxified, model)
     except Exception as error:
         first = str(error).strip().split("\n")[0][:300]
         raise InputError(f"{called}: PyMC cannot write the model in JAX: {type(error).__name__}: {first}") from error
-    about = fields("PyMC", model, called, made.sites) | JaxDensity(called, made.log_density, model).fields
-    about["coordinates"] = _coordinates(model, made.sites)
-    return checked(PymcTask(model=made, **about), derived=True)
+    wrapped = JaxDensity(called, lambda x: density(*parts(x, sites).values())[0], model)
+    about = fields("PyMC", model, called, sites) | wrapped.fields | {"coordinates": _coordinates(model, sites)}
+    out, into = (partial(_by_name, program, [site.name for site in sites]) for program in (outward, inward))
+    return checked(PymcTask(outward=out, inward=into, **about), derived=True)
+
+
+def _by_name(program: Any, names: list[str], values: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(names, program(*(values[name] for name in names)), strict=True))  # JAX sorts a dictionary's keys
 
 
 def _refuse(called: str, model: Any) -> None:
@@ -105,8 +73,8 @@ def _refuse(called: str, model: Any) -> None:
             raise InputError(f"{called}: a Simulator has no density")
 
 
-def _programs(jaxified: Any, model: Any) -> PymcModel:
-    """The sites of a model, in its order, and its programs."""
+def _programs(jaxified: Any, model: Any) -> tuple[tuple[Site, ...], Any, Any, Any]:
+    """The sites of a model, in its order, and programs of arrays in this order: its density, the maps outward and inward."""
     variables, free = model.free_RVs, model.value_vars
     start = model.initial_point(0)
     outward = jaxified.get_jaxified_graph(inputs=free, outputs=model.replace_rvs_by_values(variables))
@@ -124,7 +92,7 @@ def _programs(jaxified: Any, model: Any) -> PymcModel:
     replace = imported_library("pytensor.graph.replace", "pymc").graph_replace
     inward = replace(inverse, dict(zip(variables, given, strict=True)), strict=False)
     density = jaxified.get_jaxified_graph(inputs=free, outputs=[model.logp()])
-    return PymcModel(sites, density, outward, jaxified.get_jaxified_graph(inputs=given, outputs=inward))
+    return sites, density, outward, jaxified.get_jaxified_graph(inputs=given, outputs=inward)
 
 
 def _coordinates(model: Any, sites: tuple[Site, ...]) -> tuple[str, ...]:
