@@ -128,8 +128,6 @@ def _broken_rules(theirs: Archive, board: Path, terms: Terms, profile: str | Non
         return ["it has no name: parvibench submit STORE --name NAME"]
     if name in {read(p).manifest.name for p in (board / SUBMISSIONS).glob("*.zip")}:
         return [f"a submission named {name} is on the board already: choose another name"]
-    if surplus := theirs.sources.keys() - {source_name(c.algorithm) for c in theirs.run.cells}:
-        return [f"{min(surplus)}: no row names this file"]
     return broken(theirs.run, theirs.sources, terms, profile) or ([] if theirs.run.cells else ["it has no rows"])
 
 

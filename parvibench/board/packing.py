@@ -2,13 +2,15 @@
 
 A board's own results (``results.zip`` beside its page) and a submission have the same form::
 
-    manifest.json               suite, profile, name, and the SHA-256 of every other file
-    store/runs/<id>.json        the run
-    store/cells/<key>/...       records, curves of the metrics that a page draws, tracebacks
+    manifest.json               suite, profile, name, and the SHA-256 of every file below
+    store.zip                   packed once, with the archive, since the files of cells are alike:
+        store/runs/<id>.json        the run
+        store/cells/<key>/...       records, curves of the metrics that a page draws, tracebacks
     points.parquet              of a board: numbers behind its pictures of samples, a row a number
     plugins/...                 source files of plug-ins, at the places that the records name
 
-The same results give the same bytes. ``read`` is the only reader; it treats every archive as untrusted, and extracts nothing.
+Files of the store may lie beside ``store.zip``, too. The same results give the same bytes. ``read`` is the only reader; it
+treats every archive as untrusted, and extracts nothing.
 """
 
 import contextlib
@@ -41,7 +43,7 @@ from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 
 #: Limits of an archive: bytes packed or unpacked, number of files, rows of all curves, and memory to read it, bytes.
 MOST_BYTES, MOST_FILES, MOST_ROWS, MOST_MEMORY = 25_000_000, 10_000, 2_000_000, 500_000_000
-_MANIFEST, _POINTS = "manifest.json", "points.parquet"
+_MANIFEST, _POINTS, _STORE = "manifest.json", "points.parquet", "store.zip"
 #: Metrics whose curves a page draws or counts by, besides the one that ranks a task.
 _CURVES = ("rmse", "kl_knn", "contexts", "sequential_steps")
 _POINT_TEXTS = ("figure", "label", "column")
@@ -49,6 +51,7 @@ _POINT_TEXTS = ("figure", "label", "column")
 _KINDS = {
     re.escape(_MANIFEST): 4_000_000,
     re.escape(_POINTS): 20_000_000,
+    re.escape(_STORE): MOST_BYTES,
     r"store/runs/[A-Za-z0-9][\w.-]{0,199}\.json": 8_000_000,
     r"store/cells/[0-9a-f]{24}/(cell\.json|curve\.parquet|traceback\.txt)": 1_000_000,
     r"plugins/([A-Za-z_]\w{0,99}/){0,5}[A-Za-z_]\w{0,99}\.py": 1_000_000,
@@ -142,13 +145,19 @@ def pack(
         manifest = Manifest.model_validate(of_run | facts)
     except ValidationError as error:
         raise InputError(validation_text(error, model=Manifest)) from None
-    packed = {_MANIFEST: manifest.content, **{n: files[n] for n in digests}}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, content in packed.items():
-            archive.writestr(zipfile.ZipInfo(entry), content, zipfile.ZIP_DEFLATED)  # no times, no owners
-    write_atomically(to, buffer.getvalue())
+    alike = sorted((n for n in files if n.startswith("store/")), key=lambda n: (n.split("/")[-1], n))
+    stored = _zipped({n: files.pop(n) for n in alike}, zipfile.ZIP_STORED)
+    outer = {_MANIFEST: manifest.content, _STORE: stored} | dict(sorted(files.items()))
+    write_atomically(to, _zipped(outer, zipfile.ZIP_DEFLATED))
     return manifest
+
+
+def _zipped(files: Mapping[str, bytes], how: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, how)  # no times, no owners
+    return buffer.getvalue()
 
 
 def _packed_points(points: Mapping[str, pd.DataFrame]) -> bytes:
@@ -228,6 +237,14 @@ def _limit(name: str) -> int:
 
 def _unpacked(content: bytes) -> dict[str, bytes]:
     """All files by name; ``InputError`` where names, kinds, sizes or their number are not allowed."""
+    files = _members(content)
+    inner = _members(files.pop(_STORE)) if _STORE in files else {}
+    if twice := files.keys() & inner.keys():
+        raise InputError(f"{min(twice)!r} occurs twice")
+    return files | inner
+
+
+def _members(content: bytes) -> dict[str, bytes]:
     end = content[-_END.size :]
     plain = content.startswith(b"PK\3\4") and end.startswith(b"PK\5\6")  # no comment, nothing before
     if not plain or content[-_END.size - 20 :].startswith(b"PK\6\7"):  # a directory with 64-bit sizes

@@ -30,7 +30,9 @@ EVIL = b"raise SystemError('code of an archive was run')\n"
 def unpacked(content: bytes) -> Files:
     """The files of an archive."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+        files = {name: archive.read(name) for name in archive.namelist()}
+    inner = files.pop("store.zip", b"")
+    return files | (unpacked(inner) if inner else {})
 
 
 def packed(files: Files, *, how: Callable[[zipfile.ZipInfo], None] = lambda entry: None) -> bytes:
@@ -339,6 +341,10 @@ RAW: dict[str, Callable[[Files], bytes]] = {
     "a name of 60,000 characters": _renamed("plugins/" + "a" * 60_000 + ".py"),
     "a link": lambda files: packed(files, how=_flag),
     "a name twice": _duplicate,
+    "a name twice, once in store.zip": lambda files: packed({**files, "store.zip": packed({k: v for k, v in files.items() if k.endswith("cell.json")})}),
+    "store.zip in itself": lambda files: packed({"store.zip": packed({"store.zip": packed(files)})}),
+    "a link in store.zip": lambda files: packed({"manifest.json": files["manifest.json"], "store.zip": packed(files, how=_flag)}),
+    "zeros in store.zip": lambda files: packed({**files, "store.zip": packed({"plugins/zeros.py": bytes(2_000_000)})}),
     "an encrypted archive": _encrypted,
     "LZMA": lambda files: packed(files, how=_method(zipfile.ZIP_LZMA)),
     "bzip2": lambda files: packed(files, how=_method(zipfile.ZIP_BZIP2)),

@@ -12,8 +12,6 @@ from parvibench.reporting.formatting import named
 from parvibench.reporting.text import leaders
 
 _FILE = "summary.json"
-#: Keys of summaries of earlier versions.
-_NO_LONGER = ("converged", "cost")
 #: Most methods that are named for a kind of target.
 MOST_NAMED = 3
 #: The suites that most readers look for, first; others follow by name.
@@ -59,7 +57,8 @@ def write_index(folder: Path) -> Path:
     for file in sorted(folder.glob(f"*/{_FILE}")):
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            reports.append((file.parent.name, Summary(**{k: v for k, v in found.items() if k not in _NO_LONGER})))
+            known = {k: v for k, v in found.items() if k in Summary.__annotations__}
+            reports.append((file.parent.name, Summary(**known)))
         except (ValueError, TypeError, AttributeError):
             raise InputError(f"{file}: not a report's summary; write the report again") from None
     reports.sort(key=lambda report: _FIRST.index(report[1].suite) if report[1].suite in _FIRST else len(_FIRST))
