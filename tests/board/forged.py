@@ -343,7 +343,6 @@ RAW: dict[str, Callable[[Files], bytes]] = {
     "a name twice": _duplicate,
     "a name twice, once in store.zip": lambda files: packed({**files, "store.zip": packed({k: v for k, v in files.items() if k.endswith("cell.json")})}),
     "store.zip in itself": lambda files: packed({"store.zip": packed({"store.zip": packed(files)})}),
-    "a link in store.zip": lambda files: packed({"manifest.json": files["manifest.json"], "store.zip": packed(files, how=_flag)}),
     "zeros in store.zip": lambda files: packed({**files, "store.zip": packed({"plugins/zeros.py": bytes(2_000_000)})}),
     "an encrypted archive": _encrypted,
     "LZMA": lambda files: packed(files, how=_method(zipfile.ZIP_LZMA)),

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from ascent import Ascent
 from toy_runs import QUICK, run_here, suite
 
 import parvibench as pb
-from parvibench.core.algorithm import Algorithm, ParticleState, SteppedSettings
+from parvibench.core.algorithm import ParticleState
 from parvibench.core.metric import Context
 from parvibench.core.result import Status
 from parvibench.harness.run.loop import run_chunk
@@ -68,12 +69,10 @@ def test_stored_samples_are_measured_by_new_metrics(tmp_path: Path, monkeypatch:
     assert sorted(curve["replicate"]) == [0, 1, 2]
 
 
-class Copier(Algorithm):
+class Copier(Ascent):
     """Rows of the reference, passed off as samples."""
 
     name = "copier"
-    kind = "particles"
-    settings_type = SteppedSettings
 
     def init(self, problem, settings, streams, horizon):
         rows = pb.load_task("banana").reference().draws[: problem.particles].to(problem.dtype)

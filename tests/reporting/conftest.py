@@ -24,6 +24,12 @@ def floors():
         yield
 
 
+@pytest.fixture
+def no_floors():
+    with only_reference(None, None):
+        yield
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     suite = {"tuned": {"step_size": {}, "at_edge": ["banana/ula"], "score_evaluations": {"banana": {"ula": 1e6}}}}

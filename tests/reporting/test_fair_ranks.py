@@ -15,12 +15,7 @@ from parvibench.reporting.tables import matrix
 
 SMALL = ("banana", "multimodal", "x-shaped", "correlated-2d", "gmm5-2d")
 LARGE = ("student-t", "monomial-gamma", "gmm2-2d", "gmm5-10d", "funnel-10d")
-
-
-@pytest.fixture(autouse=True)
-def no_floors():
-    with only_reference(None, None):
-        yield
+pytestmark = pytest.mark.usefixtures("no_floors")
 
 
 def store(folder, scales, **changes):

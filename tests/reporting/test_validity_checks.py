@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from made_stores import make_curve, make_record, only_reference, with_values, write_store
+from made_stores import make_curve, make_record, with_values, write_store
 from scipy import stats
 
 from parvibench.harness.run.judging import SEQUENTIAL
@@ -14,11 +14,7 @@ from parvibench.reporting.page import provenance
 from parvibench.reporting.tables.task_tables import equal_budget_tables
 from parvibench.reporting.text import marks
 
-
-@pytest.fixture(autouse=True)
-def no_floors():
-    with only_reference(None, None):
-        yield
+pytestmark = pytest.mark.usefixtures("no_floors")
 
 
 def cell(label, algorithm=None, scale=1.0, seed=0, calls=1.0, **changes):
