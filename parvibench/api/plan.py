@@ -61,7 +61,7 @@ class Plan:
                     "objects cannot be sent to a Ray cluster; name them as 'module:Class' or 'file.py:Class'"
                 )
             execution = execution.model_copy(update={"workers": 0})
-        names = [t if isinstance(t, str) else t.name for t in placed]
+        names = list(dict.fromkeys(t if isinstance(t, str) else t.name for t in placed))
         if isinstance(suite, str):
             loaded: Suite | None = load_suite(suite, "beside" if execution.allow_plugins else [*names, *_names(named)])
         else:
@@ -126,7 +126,7 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
     objects: list[Method] = []
     for given in algorithms:
         if isinstance(given, str):
-            entries.append(given)
+            entries += [given] * (given not in entries)
             continue
         method = registry.as_method(given)
         place = importable(method)

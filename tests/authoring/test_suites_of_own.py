@@ -97,7 +97,7 @@ def test_algorithms_of_files_and_names_select_together(own: Any) -> None:
     place = "own_samplers_of_a_test:Batched"
     assert labels(place) == labels(own.Batched) == ["batched"]
     assert labels(place, "svgd") == ["batched", "svgd"]
-    assert labels("svgd") == ["svgd"]
+    assert labels("svgd", "svgd") == ["svgd"]
 
 
 def test_a_suite_names_stan_programs_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
