@@ -126,7 +126,8 @@ def named_methods(algorithms: Sequence[str | Method | type[Method]]) -> tuple[li
     objects: list[Method] = []
     for given in algorithms:
         if isinstance(given, str):
-            entries += [given] * (given not in entries)
+            if given not in entries:
+                entries.append(given)
             continue
         method = registry.as_method(given)
         place = importable(method)

@@ -2,7 +2,7 @@
 
 A board's own results (``results.zip`` beside its page) and a submission have the same form::
 
-    manifest.json               suite, profile, name, and the SHA-256 of every file below
+    manifest.json               suite, profile, name, and the SHA-256 of all that is read below
     store.zip                   packed once, with the archive, since the files of cells are alike:
         store/runs/<id>.json        the run
         store/cells/<key>/...       records, curves of the metrics that a page draws, tracebacks
@@ -41,7 +41,7 @@ from parvibench.harness.store.files import checked_json, parse_cell, read_text, 
 from parvibench.harness.store.results import primary_metric
 from parvibench.harness.store.store import CURVE_COLUMNS, RunRecord, Store
 
-#: Limits of an archive: bytes packed or unpacked, number of files, rows of all curves, and memory to read it, bytes.
+#: Limits of an archive: bytes packed or unpacked, files in it and in ``store.zip`` each, rows of all curves, memory to read it, bytes.
 MOST_BYTES, MOST_FILES, MOST_ROWS, MOST_MEMORY = 25_000_000, 10_000, 2_000_000, 500_000_000
 _MANIFEST, _POINTS, _STORE = "manifest.json", "points.parquet", "store.zip"
 #: Metrics whose curves a page draws or counts by, besides the one that ranks a task.
@@ -237,14 +237,16 @@ def _limit(name: str) -> int:
 
 def _unpacked(content: bytes) -> dict[str, bytes]:
     """All files by name; ``InputError`` where names, kinds, sizes or their number are not allowed."""
-    files = _members(content)
-    inner = _members(files.pop(_STORE)) if _STORE in files else {}
+    files = _members(content, MOST_BYTES)
+    store = files.pop(_STORE, None)
+    inner = {} if store is None else _members(store, MOST_BYTES - sum(map(len, files.values())))
     if twice := files.keys() & inner.keys():
         raise InputError(f"{min(twice)!r} occurs twice")
     return files | inner
 
 
-def _members(content: bytes) -> dict[str, bytes]:
+def _members(content: bytes, room: int) -> dict[str, bytes]:
+    """The files of one zip file, of at most ``room`` bytes together."""
     end = content[-_END.size :]
     plain = content.startswith(b"PK\3\4") and end.startswith(b"PK\5\6")  # no comment, nothing before
     if not plain or content[-_END.size - 20 :].startswith(b"PK\6\7"):  # a directory with 64-bit sizes
@@ -253,7 +255,6 @@ def _members(content: bytes) -> dict[str, bytes]:
     if count > MOST_FILES or size > 400 * MOST_FILES:
         raise InputError(f"more than {MOST_FILES} files")
     found: dict[str, bytes] = {}
-    room = MOST_BYTES
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for entry in archive.infolist():
             name, mode = entry.filename, entry.external_attr >> 16

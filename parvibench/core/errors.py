@@ -120,7 +120,7 @@ def problem_text(error: Any, path: str, known: Iterable[str] | None = None, unkn
         message = unknown if known is None else f"{unknown}. Known: {', '.join(known) or 'none'}."
     elif error["type"] != "missing" and not isinstance(error["input"], dict | list | tuple):
         message = f"{message} (given {error['input']!r:.80})"
-    return f"{path}: {message}".removeprefix(": ")
+    return f"{path}: {message}" if path else message
 
 
 def known_keys(model: Any, path: Iterable[Any]) -> list[str] | None:

@@ -111,7 +111,7 @@ class NumpyroModel:
 
 @dataclass(frozen=True, kw_only=True)
 class JaxSiteTask(SiteTask):
-    """The posterior of a model whose maps are programs in JAX, of the values of all sites by name."""
+    """The posterior of a model whose maps are programs in JAX, of one point's values of all sites by name."""
 
     outward: Callable[[dict[str, Any]], dict[str, Any]]  #: free values -> values in their supports
     inward: Callable[[dict[str, Any]], dict[str, Any]]  #: values in their supports -> free values

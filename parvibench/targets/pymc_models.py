@@ -51,8 +51,9 @@ def from_pymc(model: Any, *, name: str | None = None) -> PymcTask:
         raise InputError(f"{called}: PyMC cannot write the model in JAX: {type(error).__name__}: {first}") from error
     wrapped = JaxDensity(called, lambda x: density(*parts(x, sites).values())[0], model)
     about = fields("PyMC", model, called, sites) | wrapped.fields | {"coordinates": _coordinates(model, sites)}
-    out, into = (partial(_by_name, program, [site.name for site in sites]) for program in (outward, inward))
-    return checked(PymcTask(outward=out, inward=into, **about), derived=True)
+    names = [site.name for site in sites]
+    outward, inward = (partial(_by_name, program, names) for program in (outward, inward))
+    return checked(PymcTask(outward=outward, inward=inward, **about), derived=True)
 
 
 def _by_name(program: Any, names: list[str], values: dict[str, Any]) -> dict[str, Any]:
