@@ -123,11 +123,12 @@ def _from_closed_form(
     value = float(values.mean())
     grid, least = np.geomspace(1, 4 * n, 500), bias * sizes[0] / gap
     spreads = [(_band(f, len(values), np.mean) - bias) * s / gap for s, f in zip(sizes, floors, strict=True)]
-    low, high = (
-        _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), end, left=left), value)
-        for end in np.transpose(spreads)
-        for left in [end[0] if end[0] > 0 else (end[0] + least) / (1 + least)]
-    )
+
+    def end_of_interval(ends: NDArray[np.float64]) -> float:
+        left = ends[0] if ends[0] > 0 else (ends[0] + least) / (1 + least)
+        return _invert(grid, bias + gap / grid * np.interp(np.log(grid), np.log(sizes), ends, left=left), value)
+
+    low, high = map(end_of_interval, np.transpose(spreads))
     return gap / max(value - bias, gap / (4 * n)), low, high
 
 

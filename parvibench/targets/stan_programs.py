@@ -189,10 +189,14 @@ class StanModel:
         return sorted({name.partition(".")[0] for name, same in zip(self.names(0), kept, strict=True) if not same})
 
     def _rows(self, function: Any, rows: Array) -> Array:
+        found: list[Array] = []
         try:
-            return np.array([function(rows[(at := i)]) for i in range(len(rows))]).reshape(len(rows), -1)
+            for row in rows:
+                found.append(function(row))
         except RuntimeError as error:
-            raise InputError(f"number {at + 1} of {len(rows)}: Stan: {_line(str(error), self.program)}") from None
+            message = f"number {len(found) + 1} of {len(rows)}: Stan: {_line(str(error), self.program)}"
+            raise InputError(message) from None
+        return np.array(found).reshape(len(rows), -1)
 
 
 @cache
