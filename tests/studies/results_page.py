@@ -196,7 +196,7 @@ def _open(x: pd.DataFrame, board: Board) -> str:
     hold((every > NEAR).all(axis=None) and mmd["initial"] > mmd["svgd"] > 0.9 * mmd["initial"])
     told = " and ".join(f"{every[task].idxmin()} is first on {task}, at {three(every[task].min())}" for task in x)
     return (
-        f"None of {len(every)} methods is near on these: {told}. By MMD svgd is hardly nearer there than the start "
+        f"None of {len(every)} methods is near on these: {told}. By squared MMD svgd is hardly nearer there than the start "
         f"({three(mmd['svgd'])} and {three(mmd['initial'])}); pathfinder is at {three(mmd['pathfinder'])}."
     )
 
