@@ -1,6 +1,7 @@
-"""``_nuts_trees.grow`` as a C++ program: one call before and one after each evaluation, instead of a hundred operations.
+"""``_nuts_trees.grow`` as a C++ program, instead of a hundred operations a leapfrog step.
 
-Made by PyTorch's own loaders of compiled code when a run with ``--compile`` begins: for a CPU by the C++ compiler, for
+On a CPU it calls a density that is a C++ function itself, block by block; for others there is a call before and one after
+each evaluation. Made by PyTorch's own loaders of compiled code when a run with ``--compile`` begins: for a CPU by the C++ compiler, for
 a GPU by NVRTC, which comes with PyTorch, a thread for every row. For diagonal masses. Sums are in another order than
 PyTorch's: the last digits differ.
 """
@@ -13,9 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from parvibench.core.task import Problem
+
 from . import _nuts_trees
 from ._chains import MAX_ENERGY_ERROR
-from ._nuts_trees import _LOW, Evaluate, Numbers, Randomness, Trees
+from ._nuts_trees import _LOW, Numbers, Randomness, Trees
 
 #: Arrays of the chains and of the block of leapfrog steps, in the order of the C++ struct; then its numbers.
 _ARRAYS = [*Trees._fields, "y", "scale", "lengths", "gained", "uniform", "momenta"]
@@ -32,6 +35,7 @@ typedef long long int64_t;
 #else
 #include <cmath>
 #include <cstdint>
+#include <vector>
 #define FN inline
 #define ones_of __builtin_popcountll
 #define zeros_of __builtin_ctzll
@@ -127,11 +131,31 @@ template <class T> FN int64_t finish(const Block<T>& b, const T* values, const T
   extern "C" __global__ void start##size(void* b) { EACH(T, start(*(Block<T>*)b, m)); } \
   extern "C" __global__ void finish##size(void* b, T* v, T* s, int k) { EACH(T, finish(*(Block<T>*)b, v, s, k, m)); }
 #else
+extern "C" int aoti_torch_new_tensor_handle(void*, void**), aoti_torch_get_data_ptr(void*, void**), aoti_torch_delete_tensor_object(void*);
+
+// Steps from number k on by a density in C++, of handles of b.y and of its constants, until the block ends or a row needs
+// another than the ``drawn`` first momenta; the number of the step that follows, or -1 where the density fails.
+template <class T> int64_t run(
+    const Block<T>& b, void (*density)(void**, void**), void** held, int64_t count, int64_t k, int64_t drawn) try {
+  std::vector<void*> given(count);
+  for (int64_t most = 0; k < b.length && most <= drawn; k++) {
+    void *found[2], *data[2];
+    for (int64_t m = 0; m < b.rows; m++) start(b, m);
+    for (int64_t i = 0; i < count; i++) aoti_torch_new_tensor_handle(held[i], &given[i]);
+    density(given.data(), found);
+    for (int i = 0; i < 2; i++) aoti_torch_get_data_ptr(found[i], data + i);
+    for (int64_t m = 0; m < b.rows; m++) most = larger(most, finish(b, (T*)data[0], (T*)data[1], k, m));
+    for (void* a : found) aoti_torch_delete_tensor_object(a);
+  }
+  return k;
+} catch (...) { return -1; }
 #define EACH(T, call) for (int64_t m = 0; m < ((Block<T>*)b)->rows; m++) call
 #define PROGRAM(T, size) \
   extern "C" void start##size(void* b) { EACH(T, start(*(Block<T>*)b, m)); } \
   extern "C" int64_t finish##size(void* b, T* v, T* s, int64_t k) { \
-    int64_t most = 0; EACH(T, most = larger(most, finish(*(Block<T>*)b, v, s, k, m))); return most; }
+    int64_t most = 0; EACH(T, most = larger(most, finish(*(Block<T>*)b, v, s, k, m))); return most; } \
+  extern "C" int64_t run##size(void* b, void* f, void* held, int64_t n, int64_t k, int64_t drawn) { \
+    return run(*(Block<T>*)b, (void (*)(void**, void**))f, (void**)held, n, k, drawn); }
 #endif
 PROGRAM(float, 4) PROGRAM(double, 8)
 """
@@ -142,16 +166,19 @@ _THREADS = 32
 
 @cache
 def program(device: str, size: int) -> list[Callable[..., Any]]:
-    """``start`` and ``finish`` for numbers of ``size`` bytes, given the rows, the block, and as the source says."""
-    names = [f"start{size}", f"finish{size}"]
+    """``start`` and ``finish`` for numbers of ``size`` bytes, given the rows, the block, and as the source says; ``run`` on a CPU."""
+    names = [f"start{size}", f"finish{size}", f"run{size}"]
     if device == "cuda":
-        return [partial(_on_card, torch.cuda._compile_kernel(_SOURCE, name)) for name in names]
+        return [partial(_on_card, torch.cuda._compile_kernel(_SOURCE, name)) for name in names[:2]]
     from torch._inductor.codecache import CppCodeCache
 
-    library = CppCodeCache.load(_SOURCE)  # compiled where the cache of the compiler has none
-    start, finish = (getattr(library, name) for name in names)
-    start.argtypes, finish.argtypes = [ctypes.c_void_p], [ctypes.c_void_p] * 3 + [ctypes.c_int64]
-    return [partial(_on_cpu, start), partial(_on_cpu, finish)]
+    # Compiled where the cache of the compiler has none. A density in C++ gives up Python's lock, so that this call must not.
+    library = ctypes.PyDLL(CppCodeCache.load(_SOURCE)._name)
+    found = [getattr(library, name) for name in names]
+    for function, pointers, numbers in zip(found, (1, 3, 3), (0, 1, 3), strict=True):
+        function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * numbers
+        function.restype = ctypes.c_int64
+    return [partial(_on_cpu, function) for function in found]
 
 
 def _on_cpu(run: Callable[..., int], rows: int, *given: Tensor | int) -> int:
@@ -163,30 +190,49 @@ def _on_card(run: Callable[..., None], rows: int, *given: Tensor | int) -> None:
 
 
 def grow(
-    trees: Trees, evaluate: Evaluate, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
+    trees: Trees, problem: Problem, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, turns: bool
 ) -> tuple[Trees, Tensor]:
     """The result of ``_nuts_trees.grow``, which is called for dense masses and for a GPU without NVRTC (PyTorch < 2.8)."""
     if scale.dim() == 3 or (scale.is_cuda and not hasattr(torch.cuda, "_compile_kernel")):
-        return _nuts_trees.grow(trees, evaluate, scale, steps, random, max_depth, turns)
+        return _nuts_trees.grow(trees, problem, scale, steps, random, max_depth, turns)
     replicates, n, _, dim = trees.ends.shape
     width, K, device = replicates * n, random.uniform.shape[1], trees.table.device
     new = Trees(*(a.clone(memory_format=torch.contiguous_format) for a in trees))
-    y, momenta, gained = new.total.clone(), scale.new_empty(K, width, dim), scale.new_zeros(width)
+    density = problem.compiled(new.total)
+    y = density.points if density else new.total.clone()
+    momenta, gained = scale.new_empty(K, width, dim), scale.new_zeros(width)
     begun = torch.zeros(width, dtype=torch.int64, device=device)
     arrays = [*new, y, scale.contiguous(), steps.contiguous(), gained, random.uniform.contiguous(), momenta, begun]
     block = torch.tensor([*(a.data_ptr() for a in arrays), K, width, n, dim, trees.slots.shape[2], max_depth, turns])
     if device.type == "cuda":
         block = block.pin_memory().to(device, non_blocking=True)
-    start, finish = program(device.type, trees.table.element_size())
-    drawn, most = 0, 1
-    for k in range(K):
-        if device.type == "cuda":
-            most = K  # without waiting for what the GPU would answer
-        for number in range(drawn, most):
+    start, finish, *run = program(device.type, trees.table.element_size())
+
+    def evaluated(k: int, drawn: int) -> int:
+        """Steps from number k on, as those of ``run``; on a GPU all, without waiting for what it would answer."""
+        most = 0
+        while k < K and most <= drawn:
+            start(width, block)
+            found = problem.log_density_and_score(y)  # asking first takes less than a conversion that changes nothing
+            value, score = (
+                a if a.dtype is y.dtype and a.is_contiguous() else a.to(y.dtype).contiguous() for a in found
+            )
+            most = finish(width, block, value, score, k) or 0
+            k += 1
+        return k
+
+    k = drawn = 0
+    for _ in range(K if density else 0):
+        problem.meter.charge(scores=n, log_densities=n)
+    while 0 <= k < K:
+        known = K if device.type == "cuda" else drawn + 1
+        for number in range(drawn, known):
             momenta[number] = random.momentum(number)
-        drawn = max(drawn, most)
-        start(width, block)
-        found = evaluate(y)  # asking first takes less than a conversion that changes nothing
-        value, score = (a if a.dtype is y.dtype and a.is_contiguous() else a.to(y.dtype).contiguous() for a in found)
-        most = finish(width, block, value, score, k)
+        drawn = known
+        if density:
+            k = run[0](width, block, density.entry, density.held, len(density.held), k, drawn)
+        else:
+            k = evaluated(k, drawn)
+    if k < 0:
+        raise RuntimeError("the compiled density failed")
     return new, gained.view(replicates, n)

@@ -24,13 +24,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from parvibench.core.task import Problem
+
 from ._chains import MAX_ENERGY_ERROR
 
 #: In place of minus infinity, which a state must not contain.
 _LOW = -1e30
-
-#: Positions (R, N, D) -> log densities (R, N) and scores (R, N, D).
-Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Numbers(NamedTuple):
@@ -134,17 +133,11 @@ def _leaf_tables(max_depth: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def grow(
-    trees: Trees,
-    evaluate: Evaluate,
-    scale: Tensor,
-    steps: Tensor,
-    random: Randomness,
-    max_depth: int,
-    takes_turns: bool,
+    trees: Trees, problem: Problem, scale: Tensor, steps: Tensor, random: Randomness, max_depth: int, takes_turns: bool
 ) -> tuple[Trees, Tensor]:
     """Every row takes K leapfrog steps; trees that end on the way are followed by new ones.
 
-    ``evaluate`` is called K times, with the M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
+    The density is evaluated K times, at M = R N positions. ``scale``: (R, D) standard deviations or (R, D, D) Cholesky
     factors of the inverse mass; ``steps``: (R,) lengths of trees that begin; with ``takes_turns`` a row's next tree is
     the waiting chain's. Returns the trees after, and the sum of min(1, exp(-energy error)) over a row's steps, (R, N).
     """
@@ -190,7 +183,7 @@ def grow(
             torch.mul(direction, step, out=signed)
 
         before = p.clone()
-        value = _leapfrog(y, p, s, signed, scale, evaluate)
+        value = _leapfrog(y, p, s, signed, scale, problem)
 
         log_weight = (p * p).sum(1).mul_(-0.5).add_(value).add_(energy).nan_to_num_(_LOW, _LOW, _LOW)
         probability = log_weight.clamp(max=0).exp_()
@@ -269,7 +262,7 @@ def grow(
     return moved, gained.view(replicates, n)
 
 
-def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, evaluate: Evaluate) -> Tensor:
+def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, problem: Problem) -> Tensor:
     """Move positions, momenta and scores (M, D) in place by lengths ``step`` (M,); the log densities there, (M,)."""
     together, dense = (len(scale), -1, y.shape[1]), scale.dim() == 3
     stride = step.unsqueeze(1) if dense else (step.view(len(scale), -1, 1) * scale.unsqueeze(1)).view(y.shape)
@@ -279,7 +272,7 @@ def _leapfrog(y: Tensor, p: Tensor, s: Tensor, step: Tensor, scale: Tensor, eval
 
     p.addcmul_(scaled(s, scale), stride, value=0.5)
     y.addcmul_(scaled(p, scale.mT), stride)
-    value, score = evaluate(y.view(together))
+    value, score = problem.log_density_and_score(y.view(together))
     s.copy_(score.reshape(y.shape))
     p.addcmul_(scaled(s, scale), stride, value=0.5)
     return value.reshape(-1)

@@ -117,14 +117,14 @@ class NUTS(Algorithm[Settings, State]):
         self, problem: Problem, settings: Settings, state: State, streams: Streams, *, grow: Callable[..., Any] = grow
     ) -> tuple[State, TreeInfo]:
         """A block of leapfrog steps."""
-        (_, _, warmup, steps), spent, evaluate = state, streams.step + 1, problem.log_density_and_score
+        (_, _, warmup, steps), spent = state, streams.step + 1
         if steps == FROZEN:
-            trees = _trajectory(settings, warmup, state.trees, evaluate, streams)
+            trees = _trajectory(settings, warmup, state.trees, problem, streams)
             x = trees.x
         else:
             randomness = _randomness(settings, streams, state.x.shape, "algorithm", 0)
             depth, turns = settings.max_tree_depth, spent > steps
-            trees, gained = grow(state.trees, evaluate, warmup.scale, warmup.step, randomness, depth, turns)
+            trees, gained = grow(state.trees, problem, warmup.scale, warmup.step, randomness, depth, turns)
             if not turns:
                 trees, warmup = _learn(settings, warmup, trees, gained.mean(1) / settings.leapfrogs, spent, steps)
             x = trees.waiting if turns else trees.x
@@ -133,7 +133,7 @@ class NUTS(Algorithm[Settings, State]):
         return State(x, trees, warmup, steps), TreeInfo(acceptance, diverged, doublings)
 
 
-def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any, streams: Streams) -> Trees:
+def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, problem: Problem, streams: Streams) -> Trees:
     """Every chain's tree, grown from its first leaf to its last."""
     growing, ended = trees, torch.zeros_like(trees.numbers.density, dtype=torch.bool)
     for number in range(2**settings.max_tree_depth):
@@ -141,7 +141,7 @@ def _trajectory(settings: Settings, warmup: Warmup, trees: Trees, evaluate: Any,
         if not j:  # of a stream that is not drawn for many steps at once
             random = _randomness(settings, streams, trees.x.shape, "init", block)
         one = Randomness(random.uniform[:, j : j + 1], random.momentum)
-        growing, _ = grow(growing, evaluate, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
+        growing, _ = grow(growing, problem, warmup.scale, warmup.step, one, settings.max_tree_depth, False)
         trees = where(ended, trees, growing)
         ended = ended | (growing.numbers.fresh > 0)
         if ended.all():

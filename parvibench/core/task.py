@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -290,6 +290,11 @@ class Problem:
     def evaluate_by(self, make: Callable[[Evaluation], Evaluation]) -> None:
         """From now on what ``make`` makes of it computes log density and score: the same numbers, faster."""
         self._both = make(self._density_and_score)
+
+    def compiled(self, x: Tensor) -> Any:
+        """What computes them of points like x in C++, for a program that charges by itself; None if nothing does."""
+        made = self._both.made(x) if hasattr(self._both, "made") else None
+        return made if hasattr(made, "entry") else None
 
     def _density_and_score(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return self._target_for(x).log_density_and_score(x)

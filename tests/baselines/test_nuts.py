@@ -37,7 +37,7 @@ class Tilted(Target):
         return -0.5 * ((x @ P) * x).sum(-1) - 0.02 * x.pow(4).sum(-1)
 
     def score(self, x: Tensor, batch: Tensor | None = None) -> Tensor:
-        return -x @ self.precision.to(x) - 0.08 * x.pow(3)
+        return -(self.precision.to(x) @ x.mT).mT - 0.08 * x.pow(3)  # not contiguous
 
 
 class Funnel(Target):
@@ -235,8 +235,14 @@ def test_it_is_the_plain_recursion(mass: str, target: Any, step: float, max_dept
     ids=["tilted", "shallow trees", "dense", "funnel"],
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_compiled_trees_are_the_plain_ones(target: Any, settings: dict[str, Any], dtype: torch.dtype) -> None:
-    """Every number of the state, with the warm-up and after it; single precision for as long as rounding stays small."""
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_the_compiled_trees_are_the_plain_ones(
+    target: Any, settings: dict[str, Any], dtype: torch.dtype, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every number of the state, by a ``native`` density or not; single precision for as long as rounding stays small."""
+    if not native:
+        monkeypatch.setattr(Problem, "compiled", lambda *_: None)
     compiled, plain = (
         Run("nuts", make_problem(target, [0, 4], particles=3, dtype=dtype), 80, **settings) for _ in range(2)
     )
@@ -249,6 +255,8 @@ def test_the_compiled_trees_are_the_plain_ones(target: Any, settings: dict[str, 
         assert not torch.equal(held[1], plain.state.trees.draws)
         for a, b in zip((*compiled.state.trees, *compiled.info), (*plain.state.trees, *plain.info), strict=True):
             torch.testing.assert_close(a, b, **within)
+    assert compiled.problem.meter == plain.problem.meter
+    assert (compiled.problem.compiled(compiled.state.trees.total) is not None) is native
 
 
 def p_values(run: Run, steps: int, functions: Any, expected: Any) -> list[float]:

@@ -53,7 +53,7 @@ from parvibench.core.registry import has_reference, load_algorithm, load_metric,
 from parvibench.core.streams import Streams, derive_seed
 from parvibench.core.target import Target
 from parvibench.core.task import Problem, Task
-from parvibench.harness.run.compiling import fused
+from parvibench.harness.run.compiling import Fused
 from parvibench.reference import build as built
 from parvibench.reference.build import default_folder
 from parvibench.reference.gates import agreement, diagnostics
@@ -127,7 +127,7 @@ class Run:
         self.held = self.task.predictive(ids, self.device, torch.float32)
         streams = Streams(derive_seed(SEED, self.name, self.role), ids, self.device, torch.float32)
         self.problem = Problem(self.target, streams, start=lambda *_: self.start(), particles=self.chains)
-        self.problem.evaluate_by(fused)  # a density of a hundred small networks is launches for the most part
+        self.problem.evaluate_by(Fused)  # a density of a hundred small networks is launches for the most part
         self.algorithm = load_algorithm("adjusted-mclmc" if self.role == "wide" else "hmc")
         self.settings = self.algorithm.make_settings({"warmup_steps": self.warmup} if self.role == "wide" else {})
         self.file = self.work / f"{self.name}-{self.role}.npz"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import parvibench as pb
 from parvibench.core.registry import load_task
-from parvibench.harness.run.compiling import fused
+from parvibench.harness.run.compiling import Fused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -27,9 +27,9 @@ def test_a_compiled_density_is_the_plain_one_at_the_same_price(task: str) -> Non
     """At points that it was not made at; by hand, of a network, and through autograd."""
     plain, fast = (load_task(task).problem((0, 1), 0, "cpu", torch.float64, particles=3) for _ in range(2))
     reasons: list[str] = []
-    fast.evaluate_by(lambda evaluate: fused(evaluate, reasons.append))
+    fast.evaluate_by(lambda evaluate: Fused(evaluate, reasons.append))
     x = plain.init()
-    for points in (x, 0.9 * x, x[:, :2]):  # the last of another shape
+    for points in (x, 0.9 * x, x[:, :2], x.mT.contiguous().mT):  # the last of another shape, and of other strides
         for a, b in zip(fast.log_density_and_score(points), plain.log_density_and_score(points), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
     assert not reasons
@@ -42,7 +42,7 @@ def test_a_density_that_decides_by_values_stays_plain() -> None:
         return -scale * x.square().sum(-1) / 2, -scale * x
 
     reasons: list[str] = []
-    compiled, x = fused(evaluate, reasons.append), torch.ones(1, 2, 3)
+    compiled, x = Fused(evaluate, reasons.append), torch.ones(1, 2, 3)
     for points in (x, -x):
         assert torch.equal(compiled(points)[1], evaluate(points)[1])
     assert reasons == ["values decide which operations follow"]
@@ -53,7 +53,7 @@ def test_a_long_density_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parvibench.harness.run.compiling._MOST_FUSED", 2)
     target = load_task("banana").target((0,), "cpu", torch.float64)
     reasons: list[str] = []
-    compiled = fused(target.log_density_and_score, reasons.append)
+    compiled = Fused(target.log_density_and_score, reasons.append)
     x = torch.ones(1, 2, 2, dtype=torch.float64)
     assert torch.equal(compiled(x)[1], target.log_density_and_score(x)[1])
     assert "more than 2 operations" in reasons[0]

@@ -1,8 +1,11 @@
 """Steps recorded as programs of tensor operations: the same operations, without the Python between them."""
 
+import ctypes
+import logging
 import math
 import time
 import warnings
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -57,7 +60,7 @@ class RecordedStep:
         problem, _, state, streams = given
         if self._own and problem is not self._problem:  # the first call compiles the program and the density
             self._problem, began = problem, time.perf_counter()
-            problem.evaluate_by(lambda plain: fused(plain, partial(setattr, self, "left_plain")))
+            problem.evaluate_by(lambda plain: Fused(plain, partial(setattr, self, "left_plain")))
             result = self._own(*given)
             self.seconds += time.perf_counter() - began
             return result
@@ -191,24 +194,30 @@ def _replayable(function: Callable[..., Any], inputs: list[Tensor]) -> Callable[
         return torch.jit.trace(graph.forward, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
 
 
-def fused(plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> Evaluation:
-    """A density that PyTorch's compiler makes for the shape of its first points; plain for others.
+class Fused:
+    """A density that PyTorch's compiler makes for the layout of its first points; plain for others.
 
     Where that fails it is plain, and ``note`` is called with the reason.
     """
-    known: dict[Any, Evaluation] = {}
 
-    def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
-        given = x.shape, x.dtype, x.device
-        if not known:
-            known[given] = plain
+    def __init__(self, plain: Evaluation, note: Callable[[str], object] = lambda reason: None) -> None:
+        self._plain, self._note = plain, note
+        self._made: dict[Any, Evaluation] = {}
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As the plain density."""
+        return self.made(x)(x)
+
+    def made(self, x: Tensor) -> Evaluation:
+        """The function for points like x."""
+        layout = _layout(x)
+        if not self._made:
+            self._made[layout] = self._plain
             try:
-                known[given] = _fused(plain, x)
+                self._made[layout] = _fused(self._plain, x)
             except Exception as error:  # whatever a compiler meets in a task's code: the plain density is right
-                note(_reason(error))
-        return known.get(given, plain)(x)
-
-    return evaluate
+                self._note(_reason(error))
+        return self._made.get(layout, self._plain)
 
 
 def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
@@ -217,31 +226,60 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
     import torch._inductor.config
 
     torch._inductor.config.compile_threads = 1  # a worker has one core
-    right = plain(x)  # and a target holds what its first call makes
+    logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)  # of operations that are called as in Python
+
+    def packed(y: Tensor) -> tuple[Tensor, ...]:
+        return tuple(a.to(y.dtype).contiguous() for a in plain(y))
+
+    right = packed(x)  # and a target holds what its first call makes
     with torch.inference_mode(False):
         points = x.clone()
-        graph = _graph_of(lambda y: plain(y), [points])
+        graph = _graph_of(packed, [points])
         if len(graph.graph.nodes) > _MOST_FUSED:
             raise NotRecordableError(f"of more than {_MOST_FUSED} operations, compiling takes minutes")
-        fast: Any = _Captured(torch._inductor.compile(graph, [points]), [points]) if x.is_cuda else _bare(graph, points)
-    torch.testing.assert_close(tuple(fast(x)), right, rtol=1e-3, atol=1e-3, equal_nan=True)
+        fast: Any = (
+            _Captured(torch._inductor.compile(graph, [points]), [points]) if x.is_cuda else _InCpp(graph, points)
+        )
+    found = tuple(fast(x))
+    torch.testing.assert_close(found, right, rtol=1e-3, atol=1e-3, equal_nan=True)
+    if not all(a.is_contiguous() for a in found):
+        raise NotRecordableError("results of the compiled density are not contiguous")
     return fast
 
 
-def _bare(graph: torch.fx.GraphModule, points: Tensor) -> Evaluation:
-    """A compiled graph with its constants inside; without the wrappers that PyTorch calls it by, which take as long."""
-    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+class _InCpp:
+    """A graph compiled with its constants inside, without the wrappers that PyTorch calls it by, which take as long.
 
-    made: list[Any] = []
+    A C++ program calls it without Python: ``entry`` is the address of a function ``void(void** given, void** found)`` that
+    takes new handles of the tensors ``held``, the first of which is ``points``, and gives those of its two results, which are
+    contiguous and of the type of the points.
+    """
 
-    def keep(*args: Any, **options: Any) -> Any:
-        made.append(compile_fx_inner(*args, **options))
-        return made[0]
+    def __init__(self, graph: torch.fx.GraphModule, points: Tensor) -> None:
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    with torch.no_grad(), torch._inductor.config.patch(freezing=True):
-        compiled: Any = compile_fx(graph, [points], inner_compile=keep)
-        compiled(points)
-    return lambda x: made[0].current_callable([x])
+        made: list[Any] = []
+
+        def keep(*args: Any, **options: Any) -> Any:
+            made.append(compile_fx_inner(*args, **options))
+            return made[0]
+
+        with torch.no_grad(), torch._inductor.config.patch(freezing=True, cpp_wrapper=True):
+            compiled: Any = compile_fx(graph, [points], inner_compile=keep)
+            compiled(points)
+        self._call, self.points = made[0].current_callable, points
+        known = self._call.__globals__
+        constants = [known[n] for n in self._call.__code__.co_names if isinstance(known.get(n), Tensor)]
+        handles = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors([points, *constants])
+        weakref.finalize(self, torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs, handles)
+        address = ctypes.pythonapi.PyCapsule_GetPointer
+        address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+        self.held = (ctypes.c_void_p * len(handles))(*(address(handle, None) for handle in handles))
+        library = ctypes.PyDLL(self._call.__closure__[0].cell_contents.__self__.__file__)
+        self.entry = ctypes.cast(library._Z19inductor_entry_implPP16AtenTensorOpaqueS1_, ctypes.c_void_p).value
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._call([x])
 
 
 class _Captured:
