@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import math
+import threading
 import time
 import warnings
 import weakref
@@ -224,8 +225,10 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
     """Log density and score of points like x by PyTorch's compiler."""
     import torch._inductor
     import torch._inductor.config
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
     torch._inductor.config.compile_threads = 1  # a worker has one core
+    tqdm.set_lock(threading.RLock())  # the compiler's bars take a semaphore, which a worker that ends would leave behind
     logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)  # of operations that are called as in Python
 
     def packed(y: Tensor) -> tuple[Tensor, ...]:
