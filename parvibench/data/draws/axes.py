@@ -132,12 +132,7 @@ def _stated(axes: str, name: str, shape: Sequence[int]) -> list[str]:
     fitting = said[: len(shape)] if name else said
     counts = {kind: fitting.count(kind) for kind in ("chain", "draw", "dim")}
     right = counts["draw"] == 1 and counts["chain"] <= 1 and sum(counts.values()) == len(fitting)
-    if (
-        not right
-        or len(fitting) > len(shape)
-        or set(said[len(fitting) :]) - {"dim"}
-        or (not name and len(said) < len(shape))
-    ):
+    if not right or set(said[len(fitting) :]) - {"dim"} or (not name and len(said) != len(shape)):
         raise ValueError(
             f"axes {axes!r} do not name the dimensions of shape {tuple(shape)}: one of them is draw, at most one chain, the "
             "others dim, as in --axes draw,chain,dim"
