@@ -159,21 +159,16 @@ def _table_of(data: Any) -> dict[str, Any] | None:
         return None
     names = list(names)
     numbered = names == list(range(len(names))) and all(isinstance(name, int) for name in names)  # by pandas
-    index = _index_of(data)
+    own = getattr(data, "index", None)
+    levels = [n for n in getattr(own, "names", ()) if isinstance(n, str)]
+    counted = [n for n in levels if n.lower() in ("chain", "draw")]
+    if counted and len(levels) > len(counted):
+        raise ValueError(f"an index of {', '.join(levels)}: draws in long form; give a row to each draw")
+    index = {name: own.get_level_values(name) for name in counted}  # type: ignore[union-attr]
     if numbered and not index:
         return None
     refuse_repeats([str(name) for name in names])
     return index | {str(n): data.iloc[:, i] if hasattr(data, "iloc") else data[n] for i, n in enumerate(names)}
-
-
-def _index_of(data: Any) -> dict[str, Any]:
-    """Levels of a frame's index that number chains and draws."""
-    index = getattr(data, "index", None)
-    levels = [n for n in getattr(index, "names", ()) if isinstance(n, str)]
-    names = [n for n in levels if n.lower() in ("chain", "draw")]
-    if names and len(levels) > len(names):
-        raise ValueError(f"an index of {', '.join(levels)}: draws in long form; give a row to each draw")
-    return {name: index.get_level_values(name) for name in names}  # type: ignore[union-attr]
 
 
 def _real(values: Any, name: str = "") -> NDArray[np.float64]:
@@ -188,9 +183,8 @@ def _real(values: Any, name: str = "") -> NDArray[np.float64]:
             )
         values = values.data
     own = getattr(values, "dtype", None)
-    if (
-        hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and getattr(own, "kind", "b") in REAL
-    ):  # pandas' nullable numbers
+    # Nullable numbers of pandas.
+    if hasattr(values, "to_numpy") and not isinstance(own, np.dtype) and getattr(own, "kind", "b") in REAL:
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     try:
         array = np.asarray(values)

@@ -100,10 +100,8 @@ def _torch(path: Path, choice: Choice) -> Draws:
     variables = {}
     for name, tensor in tensors.items():
         refuse_many(tensor.numel())  # a tensor may show one stored number as many
-        plain = (
-            (tensor.double() if tensor.is_floating_point() else tensor).detach().numpy()
-        )  # NumPy has no brain floats
-        variables[str(name)] = Variable(_real(plain, str(name)))
+        plain = tensor.double() if tensor.is_floating_point() else tensor  # NumPy has no brain floats
+        variables[str(name)] = Variable(_real(plain.detach().numpy(), str(name)))
     return _joined(variables, choice)
 
 
@@ -174,9 +172,7 @@ def _variable(group: Any, name: str, dims: list[str]) -> Variable:
 def _real(item: Any, name: str) -> NDArray[Any]:
     """All numbers of an array, in memory or in a file."""
     if item.dtype.kind not in REAL:
-        raise ValueError(
-            f"{name[:40]!r} holds {item.dtype}, not real numbers" if name else f"holds {item.dtype}, not real numbers"
-        )
+        raise ValueError(f"{f'{name[:40]!r} ' if name else ''}holds {item.dtype}, not real numbers")
     return np.asarray(item[...])
 
 
