@@ -118,9 +118,8 @@ def still_improving(curves: CurveGrid, metric: str) -> bool | None:
     last_two = values[~np.isnan(values).all(1)][-2:]
     if len(last_two) < 2:
         return None
-    before, after = last_two[:, np.isfinite(last_two).all(0)] * (
-        -1.0 if registry.direction(metric) == "higher" else 1.0
-    )
+    sign = -1.0 if registry.direction(metric) == "higher" else 1.0
+    before, after = sign * last_two[:, np.isfinite(last_two).all(0)]
     if not len(before):
         return None
     least = LEAST_FALL * (1.0 if metric in LOG_SCALE else abs(float(np.median(before))))

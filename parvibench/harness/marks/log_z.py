@@ -71,10 +71,8 @@ def verdicts(tasks: Iterable[tuple[str, float | None, Iterable[CellRecord]]]) ->
         doubts = (("doubt", f"{t.label} in {t.doubtful} of {t.replicates} replicates") for t in known if t.doubtful)
         for kind, text in (*doubts, *(_apart(sound) if truth is None else _from_truth(sound, truth))):
             lines[kind].setdefault(task, []).append(text)
-    joined = {
-        kind: "; ".join(f"{task} ({', '.join(texts)})" for task, texts in of.items()) for kind, of in lines.items()
-    }
-    return [f"{KINDS[kind]}: {text}" for kind, text in joined.items() if text]
+    told = {kind: [f"{task} ({', '.join(texts)})" for task, texts in of.items()] for kind, of in lines.items()}
+    return [f"{KINDS[kind]}: {'; '.join(texts)}" for kind, texts in told.items() if texts]
 
 
 def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[tuple[str, str]]:
@@ -87,11 +85,8 @@ def _from_truth(told: Sequence[LogZ], truth: float) -> Iterable[tuple[str, str]]
             else misses and stats.binom.sf(misses - 1, n, 0.05) < LEVEL
         )
         if surprising:
-            yield (
-                "truth",
-                f"{t.label} claims {np.median(t.errors):.2g} and is off by {np.median(off):+.2g}: "
-                f"{n - misses} of {n} intervals hold {truth:.6g}",
-            )
+            claimed = f"{t.label} claims {np.median(t.errors):.2g} and is off by {np.median(off):+.2g}"
+            yield "truth", f"{claimed}: {n - misses} of {n} intervals hold {truth:.6g}"
 
 
 def _apart(told: Sequence[LogZ]) -> Iterable[tuple[str, str]]:
