@@ -173,16 +173,15 @@ def run_each(
     jobs: list[ChunkJob] = []
     ended: dict[str, dict[int, Ended]] = {}  #: outcomes by cell and chunk
     for cell in cells:
-        refusal = why_not_run(cell)
-        outcomes: dict[int, Ended] = {} if refusal is None else {0: Outcome(None, *refusal)}
-        for i, replicates in (
-            enumerate(cell.chunks) if refusal is None else ()
-        ):  # those that an interrupted run has finished
+        if (refusal := why_not_run(cell)) is not None:
+            write(cell, {0: Outcome(None, *refusal)})
+            continue
+        outcomes: dict[int, Ended] = {}
+        for i, replicates in enumerate(cell.chunks):  # those that an interrupted run has finished
             content = store.finished_chunk(cell.key, i).load()
             if content and (result := unpack_result(cell, replicates, content)) is not None:
                 outcomes[i] = Outcome(result)
-        missing = [] if refusal is not None else [i for i in range(len(cell.chunks)) if i not in outcomes]
-        if missing:
+        if missing := [i for i in range(len(cell.chunks)) if i not in outcomes]:
             ended[cell.key] = outcomes
             jobs += [ChunkJob(cell, i, None if any(cell.objects) else store.snapshot(cell.key, i)) for i in missing]
         else:
