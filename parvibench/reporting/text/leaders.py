@@ -127,13 +127,11 @@ def recommended(kind: Kind) -> str:
     text = (
         f"{over}, {warned(best)} {_near(best, kind)}, with {best.cost:,.0f} score evaluations{_bracketed(best.tuned)}"
     )
-    if others:
-        text += f"; {warned(others[0])} "
-        text += (
-            f"needs {number(others[0].cost / best.cost)} times as many{_bracketed(others[0].tuned)}"
-            if kind.dearer
-            else f"{_near(others[0], kind)}, and which needs fewer is not settled"
-        )
+    if others and kind.dearer:
+        more = f"{number(others[0].cost / best.cost)} times as many{_bracketed(others[0].tuned)}"
+        text += f"; {warned(others[0])} needs {more}"
+    elif others:
+        text += f"; {warned(others[0])} {_near(others[0], kind)}, and which needs fewer is not settled"
     return f"{text}.{caveat(kind.unit)}"
 
 
