@@ -196,11 +196,11 @@ class FunctionTarget(Target):
         points = x.reshape(-1, self.dim).to(self.task.precision or x.dtype)
         try:
             if self.task.batched:
-                values = _tensor(function(points))
+                values = tensor_of(function(points))
             elif self.task.own_score is None:
                 values = vmap(function)(points)
             else:  # no PyTorch inside: nothing to vectorise
-                values = torch.stack([_shaped(_tensor(function(point)), shape) for point in points])
+                values = torch.stack([_shaped(tensor_of(function(point)), shape) for point in points])
         except (RuntimeError, TypeError) as error:
             if not any(words in str(error) for words in _OF_THE_HOST):
                 raise
@@ -222,7 +222,7 @@ def _shaped(values: Tensor, shape: tuple[int, ...]) -> Tensor:
     return values.reshape(shape)
 
 
-def _tensor(value: Any) -> Tensor:
+def tensor_of(value: Any) -> Tensor:
     """A tensor; of numbers and arrays all digits."""
     return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
 

@@ -191,12 +191,10 @@ class _Alone:
             return self._module(*args, **kwargs)
 
 
-@contextmanager
-def _own_parameters() -> Iterator[None]:
+def _own_parameters() -> AbstractContextManager[Any]:
     import pyro
 
-    with pyro.get_param_store().scope():
-        yield
+    return pyro.get_param_store().scope()
 
 
 @contextmanager

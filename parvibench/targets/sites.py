@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from parvibench.core.errors import InputError, ShapeError
 from parvibench.core.target import Target
 
-from .densities import METRICS, FunctionTask, label_of
+from .densities import METRICS, FunctionTask, label_of, tensor_of
 
 WIDTH = 2.0  #: Half the width of the initial points on the unconstrained scale, as in Stan and Pyro.
 #: Draws of which the one of highest density becomes an initial point: where the density falls like an exponential of an
@@ -69,7 +69,7 @@ class SiteTask(FunctionTask):
         """Points (n, D), float64, of values of the sites, name -> (n, ...); ``ShapeError`` for a wrong or missing one."""
         if missing := [site.name for site in self.sites if site.name not in values]:
             raise ShapeError(f"{self.name}: no values of {', '.join(missing)}; found {', '.join(values) or 'none'}")
-        given = {site.name: _double(values[site.name]) for site in self.sites}
+        given = {site.name: tensor_of(values[site.name]).detach().to("cpu", torch.float64) for site in self.sites}
         for site in self.sites:
             if given[site.name].shape[1:] != site.shape:
                 wanted = ", ".join(["n", *map(str, site.shape)])
@@ -86,13 +86,6 @@ class SiteTask(FunctionTask):
             if not bool(value.isfinite().all()):
                 raise ShapeError(f"{self.name}: values of {name} lie on the edge of its support or outside of it")
         return torch.cat([free[site.name].reshape(-1, site.size) for site in self.sites], 1)
-
-
-def _double(values: Any) -> Tensor:
-    """In float64; a tensor of any kind, or what NumPy reads, read-only arrays included."""
-    if isinstance(values, Tensor):
-        return values.detach().to("cpu", torch.float64)
-    return torch.tensor(np.asarray(values), dtype=torch.float64)
 
 
 def fields(kind: str, model: Any, name: str | None, sites: tuple[Site, ...]) -> dict[str, Any]:

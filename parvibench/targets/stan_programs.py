@@ -146,16 +146,12 @@ class StanModel:
         if any(codes) or not (values > -np.inf).all():
             none = np.array(codes, dtype=bool) | ~(values > -np.inf)
             values[none], slopes[none[: len(slopes)]] = -np.inf, np.nan
-            self._ask(x[none])
+            if not self.rejection:
+                try:
+                    self._model.log_density(x[none][0])
+                except RuntimeError as error:
+                    self.rejection = _line(str(error), self.program)
         return torch.from_numpy(values), torch.from_numpy(slopes)
-
-    def _ask(self, x: Array) -> None:
-        """Note what the program says of the first of the points that it rejects."""
-        if not self.rejection:
-            try:
-                self._model.log_density(x[0])
-            except RuntimeError as error:
-                self.rejection = _line(str(error), self.program)
 
     def density(self, points: Tensor) -> Tensor:
         """Log densities (n,)."""
