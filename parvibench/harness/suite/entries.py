@@ -74,6 +74,11 @@ class Entry(Strict):
         return self
 
     @property
+    def display(self) -> str:
+        """Label in tables."""
+        return self.label or self.name  # type: ignore[attr-defined]
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """The settings, with the preset's name as ``preset``."""
         return self.settings if self.preset is None else {"preset": self.preset, **self.settings}
@@ -88,11 +93,6 @@ class AlgorithmEntry(Entry):
     """An algorithm of the suite under a label of its own."""
 
     name: str
-
-    @property
-    def display(self) -> str:
-        """Label in tables."""
-        return self.label or self.name
 
 
 class Published(Strict):
@@ -124,11 +124,6 @@ class Row(Entry):
     def name(self) -> str:
         """The algorithm."""
         return self.algorithm
-
-    @property
-    def display(self) -> str:
-        """Label in tables."""
-        return self.label or self.algorithm
 
     @property
     def title(self) -> str:
