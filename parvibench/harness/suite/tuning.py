@@ -130,9 +130,8 @@ def values_of(
         name = grid.named(step)
         share, whole = (sign(metric) * of[name] if name in of else None for of in (scores, final))
         if (share, whole) != (None, None):
-            found.append(
-                Tried(grid.cell.task, grid.cell.label, grid.options, step, metric, share, whole, name == chosen)
-            )
+            method = grid.cell.task, grid.cell.label, grid.options
+            found.append(Tried(*method, step, metric, share, whole, name == chosen))
     return found
 
 
@@ -151,7 +150,6 @@ class Tuner:
     """Chooses the step sizes of a suite; ``run`` measures cells and keeps what it has measured."""
 
     suite: Suite  #: its profile applied
-    device: str = "cpu"
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  #: as of ``expand``, like ``objects``
     objects: Sequence[Task | Method] = ()
     left_out: dict[str, str] = field(default_factory=dict)  #: ``task/label`` without a value -> why
@@ -167,7 +165,7 @@ class Tuner:
         followers = {a.display for _, a in self.suite.pairs if a.step_from}
         self._primary: dict[str, str] = {}
         suite = self.suite.model_copy(update={"tuned": None})
-        for cell in expand(suite, device=self.device, settings=self.settings, objects=self.objects):
+        for cell in expand(suite, settings=self.settings, objects=self.objects):
             self._primary[cell.task] = self.spec.metric or cell.load()[0].primary
             own = cell.untuned and cell.label not in followers and "step_size" in cell.settings
             if own and not cell.missing_needs():
@@ -227,8 +225,8 @@ class Tuner:
         for (task, label), grids in self._grids.items():
             names = {g.named(s): (g, s) for g in grids for s in g.steps}
             tried = [(decided[n], *names[n]) for n in names if n in decided]
+            runs = [r for part in (last, records) for n in names if (r := part.get(n))]
             if not tried:
-                runs = [r for part in (last, records) for n in names if (r := part.get(n))]
                 lost = (f"{r.status}: {r.reason or 'no reason recorded'}" for r in runs if r.status not in _MEASURED)
                 self.left_out[f"{task}/{label}"] = next(lost, "not measured")
                 continue
@@ -240,7 +238,6 @@ class Tuner:
             measured = [s for s in best.steps if best.named(s) in scores | final]
             if step in (measured[0], measured[-1]):
                 at_edge.append(f"{task}/{label}")
-            runs = [r for part in (records, last) for n in names if (r := part.get(n))]
             spent[task][label] = round(sum(r.score_evaluations * r.n_replicates for r in runs), 1)
         by_unit: dict[str, list[float]] = {unit: grid(self.spec, unit) for unit in self.spec.units()}
         return Tuned(
@@ -264,10 +261,14 @@ class Tuner:
         share = 1.0 if whole else SHARE
         # Mini-batches are a larger share of the rows that are left: the horizon stays what it is.
         mini = task.batch_size is not None and "predictive" in task.provides and "full-batch" not in algorithm.needs
-        rows = 1 / (1 - VALIDATION_SHARE) if mini else 1.0
+        rows, budget = 1 / (1 - VALIDATION_SHARE) if mini else 1.0, grid.cell.spec.budget
         varied = grid.cell.varied(
             settings={**grid.cell.settings, "step_size": step},
-            budget=_share_of(grid.cell.spec.budget, share, rows),
+            budget=Budget(
+                iterations=None if budget.iterations is None else max(1, int(budget.iterations * share)),
+                score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
+                seconds=None if budget.seconds is None else budget.seconds * share,
+            ),
             replicates=tuple(range(TUNING_REPLICATES, TUNING_REPLICATES + self.spec.replicates)),
             chunk=min(grid.cell.spec.chunk, self.spec.replicates),
         )
@@ -278,11 +279,3 @@ class Tuner:
 def _measured(run: Run, cells: Sequence[Cell]) -> dict[str, CellRecord]:
     """Records by the cells' labels, ``task/label @ value``."""
     return {f"{c.task}/{c.label}": c for c in run(cells).cells} if cells else {}
-
-
-def _share_of(budget: Budget, share: float, rows: float) -> Budget:
-    return Budget(
-        iterations=None if budget.iterations is None else max(1, int(budget.iterations * share)),
-        score_evaluations=None if budget.score_evaluations is None else budget.score_evaluations * share * rows,
-        seconds=None if budget.seconds is None else budget.seconds * share,
-    )
