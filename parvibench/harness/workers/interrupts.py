@@ -50,11 +50,9 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._busy and not self._asked:
-            self._asked = True
-            return
-        self._asked = True
-        raise KeyboardInterrupt
+        first, self._asked = not self._asked, True
+        if not (self._busy and first):
+            raise KeyboardInterrupt
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
