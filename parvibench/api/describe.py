@@ -3,7 +3,6 @@
 import functools
 import inspect
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from parvibench.core import registry
@@ -119,18 +118,6 @@ def metric_facts(found: Any) -> dict[str, Any]:
     }
 
 
-def _contents(suite: Any, given: Callable[[Any], str]) -> dict[str, Any]:
-    """Tasks and algorithms of a suite; or its rows with their published numbers, and departures from the paper."""
-    if not suite.rows:
-        return {"tasks": [t.name for t in suite.tasks], "algorithms": {a.display: given(a) for a in suite.algorithms}}
-    return {
-        "rows": {r.title: given(r) for r in suite.rows},
-        "published": {r.title: [p.pointer for p in r.published] for r in suite.rows if r.published},
-        "cannot be compared": suite.incomparable,
-        "departs from the paper": list(suite.departures),
-    }
-
-
 def suite(name: str) -> dict[str, Any]:
     """Tasks, algorithms, budget and settings of a suite; ``InputError`` for an unknown or malformed one."""
     from parvibench.harness.suite.suite import load_suite
@@ -143,11 +130,20 @@ def suite(name: str) -> dict[str, Any]:
         words = [f"{k}={v}" for k, v in {**own, **entry.settings}.items() if k not in hidden]
         return ", ".join([entry.name if entry.name != entry.display else "", *words]).strip(", ") or "defaults"
 
+    contents: dict[str, Any] = {"tasks": [t.name for t in found.tasks]}
+    contents |= {"algorithms": {a.display: given(a) for a in found.algorithms}}
+    if found.rows:
+        contents = {
+            "rows": {r.title: given(r) for r in found.rows},
+            "published": {r.title: [p.pointer for p in r.published] for r in found.rows if r.published},
+            "cannot be compared": found.incomparable,
+            "departs from the paper": list(found.departures),
+        }
     tuned = {} if found.tuned is None else found.tuned.step_size
     document = {
         "name": found.name,
         "description": found.description,
-        **_contents(found, given),
+        **contents,
         **{key: getattr(found, key) for key in ("replicates", "seed", "dtype")},
         "budget": "each row's own" if found.budget is None else found.budget.model_dump(exclude_none=True),
         "particles": found.particles or "the task's",
