@@ -68,7 +68,9 @@ def without_reference(results: StoredRun, task: str, place: str = "") -> Answer 
     if task in registry.tasks():
         place = task
     elif not registry.is_place(place):  # a suite file names its tasks by their own names
-        place = _from_here(registry.place_of(known) if known else "") or "FILE.py:OBJECT"
+        place = registry.place_of(known) if known else ""
+        file, colon, rest = place.partition(":")
+        place = f"{os.path.relpath(file)}{colon}{rest}" if Path(file).is_absolute() else place or "FILE.py:OBJECT"
     commands = _settling(known, place, chosen)
     return Answer(methods, "" if chosen is None else chosen.label, commands, lost)
 
@@ -97,12 +99,6 @@ def _ksd(draws: Draws, task: Task | None) -> tuple[float, float, float]:
     found = row["judged"], (row["floor"] or {}).get("median"), row["p_value"]
     value, chance, p = (math.nan if v is None else float(v) for v in found)
     return value, chance, p
-
-
-def _from_here(place: str) -> str:
-    """A place whose file, where it has one, is named from the working directory."""
-    file, colon, rest = place.partition(":")
-    return f"{os.path.relpath(file)}{colon}{rest}" if Path(file).is_absolute() else place
 
 
 def _settling(task: Task | None, place: str, chosen: CellRecord | None) -> list[str]:
