@@ -46,9 +46,8 @@ def draws_of(samples: Any, choice: Choice = Choice()) -> Draws:  # noqa: B008 - 
         return read_draws([Path(part) for part in parts], choice)
     try:
         if several and _are_chains(parts):
-            return joined(
-                [draws_of(part, choice) for part in parts], [f"element {i}" for i in range(len(parts))], choice
-            )
+            names = [f"element {i}" for i in range(len(parts))]
+            return joined([draws_of(part, choice) for part in parts], names, choice)
         return settled(_read(samples, choice), choice)
     except ValueError as error:
         raise ShapeError(str(error)) from None
@@ -70,9 +69,8 @@ def _of_program(samples: Any, choice: Choice) -> Draws | None:
     if hasattr(samples, "column_names") and callable(getattr(samples, "draws", None)):  # fits of CmdStanPy
         array, names = _real(samples.draws()), list(samples.column_names)
         chosen = wanted(names, choice)[0]
-        return Draws(
-            (array.swapaxes(0, 1) if array.ndim == 3 else array)[..., [names.index(n) for n in chosen]], chosen
-        )
+        array = array.swapaxes(0, 1) if array.ndim == 3 else array
+        return Draws(array[..., [names.index(n) for n in chosen]], chosen)
     if hasattr(samples, "_fields") and hasattr(samples, "position"):  # states of BlackJAX
         return _read(samples.position, choice)
     return None
@@ -177,10 +175,8 @@ def _real(values: Any, name: str = "") -> NDArray[np.float64]:
         values = values.detach().cpu().to_dense()
         values = (values.double() if values.is_floating_point() else values).numpy()
     if isinstance(values, np.ma.MaskedArray):
-        if np.ma.is_masked(values):
-            raise ShapeError(
-                f"{whose} masked entries, {int(np.ma.getmaskarray(values).sum())} of them: fill or drop them"
-            )
+        if masked := int(np.ma.getmaskarray(values).sum()):
+            raise ShapeError(f"{whose} masked entries, {masked} of them: fill or drop them")
         values = values.data
     own = getattr(values, "dtype", None)
     # Nullable numbers of pandas.

@@ -130,11 +130,8 @@ def _styles(found: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[list[
         yield keys, targets, 0
         for step, lowest in ((1, 1), (-1, 0)):
             if set(_lowest(targets).values()) == {lowest}:
-                yield (
-                    [(b, tuple(i + step if isinstance(i, int) else i for i in index)) for b, index in keys],
-                    targets,
-                    step,
-                )
+                moved = [(b, tuple(i + step if isinstance(i, int) else i for i in index)) for b, index in keys]
+                yield moved, targets, step
         yield _scalars(keys, targets), _scalars(targets, keys), 0
 
 
