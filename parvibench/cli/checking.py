@@ -191,19 +191,6 @@ def compare(
     if as_json:
         print_json(found.document())
         return
-    _print_comparison(found)
-
-
-def _loaded(run: str, out: Path) -> api.report.Results:
-    """A run of the store ``out`` by its id, or the latest of another store by its folder."""
-    if Path(run).is_dir():
-        return api.report.load(run)
-    if not (out / "runs" / f"{run}.json").is_file():
-        raise InputError(f"{run}: no folder of that name, and no run of that id in the store {out}")
-    return api.report.load(out, run)
-
-
-def _print_comparison(found: api.compare.Comparison) -> None:
     table = new_table("differs", "first", "second", "in")
     for row in found.conditions.to_dict("records"):
         where = f"{row['cells']} of {row['shared']} cells, such as {row['example']}" if row["cells"] else "the run"
@@ -220,13 +207,21 @@ def _print_comparison(found: api.compare.Comparison) -> None:
         words = (row["task"], row["label"], row["unit"], *numbers, shown, number(row["p_value"]), row["verdict"])
         table.add_row(*words)
     out_console.print(table)
-    summary = ", ".join(
-        f"{n} {verdict or 'not tested'}" for verdict, n in found.cells["verdict"].value_counts().items()
-    )
+    counts = found.cells["verdict"].value_counts()
+    summary = ", ".join(f"{n} {verdict or 'not tested'}" for verdict, n in counts.items())
     tested = found.cells[found.cells["n"] > 0]
     pairing = "paired by replicate" if tested["paired"].all() else "not all paired: seeds or particles differ"
     answer(f"{summary} ({pairing}; medians; 5%, Holm)")
     answer(str(found.file))
+
+
+def _loaded(run: str, out: Path) -> api.report.Results:
+    """A run of the store ``out`` by its id, or the latest of another store by its folder."""
+    if Path(run).is_dir():
+        return api.report.load(run)
+    if not (out / "runs" / f"{run}.json").is_file():
+        raise InputError(f"{run}: no folder of that name, and no run of that id in the store {out}")
+    return api.report.load(out, run)
 
 
 @app.command(
