@@ -153,10 +153,8 @@ def smallest_losses(asked: Sequence[Question], plan: Plan) -> list[str]:
         metric, expected = q.cell.load()[0].primary, q.expected()
         if isinstance(law := expected.get(metric), Law) and np.isfinite(law.values).all():
             loss = 100 * smallest_loss(law.values, tests, len(expected), plan)
-            judged = f"against these {len(law.values)} replicates"
-            found.append(
-                f"{q.task}: four of five checks {judged} see a loss of {loss:.2g}% in {metric}; a smaller one may pass"
-            )
+            checks = f"four of five checks against these {len(law.values)} replicates"
+            found.append(f"{q.task}: {checks} see a loss of {loss:.2g}% in {metric}; a smaller one may pass")
     return found
 
 

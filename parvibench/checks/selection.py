@@ -113,13 +113,12 @@ def _about(truths: list[Question], tasks: Sequence[str], algorithms: Sequence[st
             f"{', '.join(algorithms)}: no sampler, so that only a comparison with --baseline FILE is possible"
         )
     known = {q.task for q in truths}
-    for task in tasks:
-        if task not in known and task in registry.tasks():
+    for task in [t for t in tasks if t not in known]:
+        if task in registry.tasks():
             raise InputError(
                 f"-t {task}: no question of known truth is about this task; a baseline compares it (--baseline)"
             )
-        if task not in known:
-            raise UnknownNameError("target of the check", task, known)
+        raise UnknownNameError("target of the check", task, known)
     return [q for q in truths if not tasks or q.task in tasks]
 
 

@@ -336,8 +336,7 @@ def _described(error: Exception, target: str) -> str:
     lines = [(file, line) for file, line in lines if file.is_file() and file.resolve() not in _IMPORTERS]
     beside = [at for at in lines if at[0].parent == lines[0][0].parent]
     if not beside:
-        missing = isinstance(error, ModuleNotFoundError)
-        hint = "; a file is named with its ending, file.py:CLASS" if missing else ""
+        hint = "; a file is named with its ending, file.py:CLASS" if isinstance(error, ModuleNotFoundError) else ""
         return f"cannot load {target!r}: {what}{hint}"
     return f"importing {beside[-1][0]} fails in line {beside[-1][1]}: {what}"
 

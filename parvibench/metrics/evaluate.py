@@ -235,9 +235,8 @@ def _worth(x: NDArray[np.float64], bulk: NDArray[np.float64]) -> int:
     if len(logs) < 2 or half < 2 * FEWEST_DRAWS:
         return int(bulk.min())
     with np.errstate(divide="ignore", invalid="ignore"):
-        halves = [
-            array_stats().ess(part, method="bulk", chain_axis=0, draw_axis=1) for part in (x[:, :half], x[:, half:])
-        ]
+        parts = x[:, :half], x[:, half:]
+        halves = [array_stats().ess(part, method="bulk", chain_axis=0, draw_axis=1) for part in parts]
         noise = min(float(np.std(np.log(halves[0] / halves[1]), ddof=1)) / 2, 0.25)
     if not noise > 0:  # also where a half does not move
         return int(bulk.min())

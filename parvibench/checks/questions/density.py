@@ -86,9 +86,8 @@ def _frame(task_name: str) -> tuple[Tensor, Tensor, Tensor]:
     along = torch.randn(_DIRECTIONS, task.dim, generator=g, dtype=torch.float64)
     along[0] = torch.eye(task.dim, dtype=torch.float64)[0]
     along = along / along.norm(dim=1, keepdim=True)
-    low, centre, high = (task.exact(_SCALED_BY, g) @ along.T).quantile(
-        torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64), dim=0
-    )
+    quarters = torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)
+    low, centre, high = (task.exact(_SCALED_BY, g) @ along.T).quantile(quarters, dim=0)
     return along, centre, (high - low) / 2
 
 
