@@ -176,13 +176,9 @@ def _malformed(record: CellRecord, curve: pd.DataFrame) -> str:
         named = name.isascii() and name.isidentifier() and len(name) <= 60  # statistics of a step may have any name
         if not named or len(values) != len(ids) or not all(v is None or math.isfinite(v) for v in values):
             return f"{name[:40]!r} has no name of a metric, or not one finite number for each replicate"
-    return _malformed_curve(record, curve)
-
-
-def _malformed_curve(record: CellRecord, curve: pd.DataFrame) -> str:
     counts = curve[list(_COUNTS)].to_numpy(dtype=np.float64)
     known = {*record.values, *record.absent, *_COUNTS}
-    inside = set(curve["replicate"]) <= set(record.spec.replicates) and set(curve["metric"]) <= known
+    inside = set(curve["replicate"]) <= ids and set(curve["metric"]) <= known
     if not inside or not np.isfinite(counts).all() or (counts < 0).any():
         return "a curve with other replicates or metrics, or with numbers that are not finite"
     return "two values of one checkpoint" if curve.duplicated(["replicate", "checkpoint", "metric"]).any() else ""

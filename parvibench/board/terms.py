@@ -21,9 +21,8 @@ class Terms:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        self.own = cache(
-            lambda task: expand(part) if (part := _part(suite, task)) else []
-        )  #: task -> the suite's cells
+        #: task -> the suite's cells
+        self.own = cache(lambda task: expand(part) if (part := _part(suite, task)) else [])
 
     def again(self, spec: CellSpec) -> list[Cell]:
         """The suite's cells of a built-in method with these settings, one an entry; ``InputError`` for others than its own."""
