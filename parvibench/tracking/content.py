@@ -153,11 +153,11 @@ def views(metrics: Mapping[str, float]) -> dict[str, str]:
         **{f"tags.`parvibench.{k}`": w for k, w in widths.items()},
         "attributes.`Dataset`": 190,
     }
-    found = {
-        "cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`")
-    }  # without their runs between them
-    columns = {"metrics.`solved`": 90} | {f"metrics.`{n}`": 150 for n in methods}
-    found["runs"] = _view("runs", columns, "run_id", ["solved", *map(re.escape, methods)], "attributes.start_time")
+    of_runs = {"metrics.`solved`": 90} | {f"metrics.`{n}`": 150 for n in methods}
+    found = {  # cells without their runs between them
+        "cells": _view("cells", columns, "cell_key", _CHARTS, "tags.`mlflow.runName`"),
+        "runs": _view("runs", of_runs, "run_id", ["solved", *map(re.escape, methods)], "attributes.start_time"),
+    }
     return {f"mlflow.sharedViewState.parvibench-{k}": v for k, v in found.items() if len(v) <= MAX_TAG}
 
 

@@ -42,9 +42,8 @@ def predictions(shown: TaskCells) -> list[Drawing]:
 
 def _coverage(shown: TaskCells) -> dict[str, pd.DataFrame]:
     """Share of test rows of the first splits inside the central interval of every level; of methods with finite samples."""
-    sampled = [
-        c for c in shown.cells if "samples.npz" in c.files
-    ]  # none in a board's archive, which needs no data set then
+    # A board's archive has no samples, and needs no data set then.
+    sampled = [c for c in shown.cells if "samples.npz" in c.files]
     held_out, found = _held_out(shown.task) if sampled else [], {}
     for cell in sampled if held_out else ():
         stored = shown.results.samples(cell)

@@ -46,9 +46,8 @@ def ranking_table(
     """The ranking; ``own``: label -> its rows among methods of its kind and of its division; ``submitted``: cell key -> mark of a submission's row."""
     metric, by_label = str(rows["metric"].iloc[0]), {c.label: c for c in cells}
     usual = str(rows["verdict_basis"].mode().iloc[0])
-    costs = {
-        m for m, row in registry.metrics().items() if row.need == "cost"
-    }  # they have separate columns, paths a table
+    # Costs have columns of their own, paths a table.
+    costs = {m for m, row in registry.metrics().items() if row.need == "cost"}
     elsewhere = {metric, *PATH_METRICS, SEQUENTIAL, *costs}
     others = dict.fromkeys(m for c in cells for m in c.values if m not in elsewhere)
     shown: list[tuple[bool, Column, Callable[[lb.Row, CellRecord], Entry]]] = [
