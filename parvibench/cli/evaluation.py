@@ -112,10 +112,8 @@ def _print_chains(found: dict[str, Any]) -> None:
         table.add_row(name, "-" if rhat is None else f"{rhat:.3f}", f"{bulk:,.0f}", f"{tail:,.0f}")
     out_console.print(table)
     more = f"; the worst {_MOST_COORDINATES} of {len(rows)} coordinates" if worst is not rows else ""
-    worth = (
-        f"worth {found['worth']:,} independent draws (bulk ESS of the slowest coordinate); at most so many are judged"
-    )
-    answer(f"{found['chains']} chains of {found['draws']} draws, {worth}{more}")
+    worth = f"worth {found['worth']:,} independent draws (bulk ESS of the slowest coordinate)"
+    answer(f"{found['chains']} chains of {found['draws']} draws, {worth}; at most so many are judged{more}")
 
 
 def _verdict(document: dict[str, Any]) -> tuple[tuple[str, str], str]:

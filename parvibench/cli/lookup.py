@@ -24,11 +24,10 @@ def _kind(*more: str) -> Any:
     """An argument that is one of ``KINDS``, in the singular or the plural, or one of ``more``."""
 
     def parse(text: str) -> str:
-        if text in more:
-            return text
-        if text.removesuffix("s") not in KINDS:
+        kind = text if text in more else text.removesuffix("s")
+        if text not in more and kind not in KINDS:
             raise typer.BadParameter(f"{text!r} is not one of {', '.join(KINDS)}")
-        return text.removesuffix("s")
+        return kind
 
     def complete(incomplete: str) -> list[str]:
         return [k for k in KINDS if k.startswith(incomplete)]

@@ -104,9 +104,8 @@ class Display:
         self._todo, self._done, self._shown, self._printed, self._unprinted = total - cached, 0, 0.0, 0, 0
         self._running.clear()
         self._show = progress(self._console)
-        self._show.print(
-            f"run {run.id}: {counted(total, 'cell')}" + (f", {cached} already in the store" if cached else "")
-        )
+        there = f", {cached} already in the store" if cached else ""
+        self._show.print(f"run {run.id}: {counted(total, 'cell')}{there}")
         if self._todo:
             self._show.__enter__()
             self._update()

@@ -31,9 +31,8 @@ def ui(
     port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 5000,
 ) -> None:  # fmt: skip
     """Serve the MLflow pages of the store: one run per suite run, a child run per cell, tagged by task and method."""
-    raise typer.Exit(
-        api.mirroring.serve(out, host, port, lambda page: shared.note(f"{page} (Ctrl-C stops the server)"))
-    )
+    code = api.mirroring.serve(out, host, port, lambda page: shared.note(f"{page} (Ctrl-C stops the server)"))
+    raise typer.Exit(code)
 
 
 @app.command(epilog='Example:\n\n`parvibench submit mine --name "Mine, step 0.1" --contact me@example.org`')
