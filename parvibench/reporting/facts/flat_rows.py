@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parvibench.core import registry
-from parvibench.core.reference import Floor
 from parvibench.core.result import CellRecord
 from parvibench.harness.store.results import StoredRun
 
@@ -24,6 +23,12 @@ SHOWN = (
     "group", "anchor", "status", "reason", "convergence", "marks", "verdict", "p_exact", "rank", "median", "low", "high",
     "floor_ratio", "equivalent", "best", "beaten", "unreliable", "beats", "compared", "pairs",
 )  # fmt: skip
+#: Types that columns have whatever their values.
+_TYPES = {
+    "metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64", "value": "float64",
+    "reached": "float64", "floor": "float64", "p_exact": "float64", "seconds": "float64", "overhead_seconds": "float64",
+    "step_size": "float64", "tuning_evaluations": "float64",
+}  # fmt: skip
 
 
 def values(
@@ -52,48 +57,30 @@ def values(
         for task, label, rank, best in board[["task", "label", "rank", "best"]].itertuples(index=False):
             ranks.setdefault((task, label), {})[view] = [None if rank != rank else int(rank), bool(best)]
     suite, floor = results.run.suite, cache(lb.floor)
-    attrs: dict[Any, Any] = {
-        "run": results.run.id,
-        "suite": suite.get("name"),
-        "profile": results.run.profile,
-        "format": FORMAT,
-    }
-    attrs["protocol"] = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
-    attrs["unfinished"] = results.unfinished
+    protocol = {k: suite.get(k) for k in ("budget", "particles", "samples", "replicates")}
+    attrs: dict[Any, Any] = {"run": results.run.id, "suite": suite.get("name"), "profile": results.run.profile}
+    attrs |= {"format": FORMAT, "protocol": protocol, "unfinished": results.unfinished}
     for start in range(0, max(1, len(results.cells)), most):
         cells = results.cells[start : start + most]
         heads = pd.DataFrame([_columns(results, c, of_board[c.task, c.label]) for c in cells])
         heads["ranks"] = [json.dumps(ranks[c.task, c.label]) for c in cells]
-        frame = _frame(cells, heads, of_board, reached, floor)
+        rows: list[tuple[Any, ...]] = []  # number of the cell, and its columns
+        for i, c in enumerate(cells):
+            for metric, stored in c.values.items():
+                known = floor(c.task, metric, c.samples)
+                primary = metric == of_board[c.task, c.label]["metric"]
+                own = metric, registry.direction(metric), known.median if known else None, primary
+                times = reached.get((c.task, c.label), ()) if primary else ()
+                near = [*(t if np.isfinite(t) else None for t in times), *[None] * len(stored)]
+                rows += [(i, *own, r, v, t) for r, v, t in zip(c.spec.replicates, stored, near, strict=False)]
+            if not any(c.values.values()):
+                rows.append((i, *(None,) * 7))
+        columns = ["metric", "direction", "floor", "primary", "replicate", "value", "reached"]
+        own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
+        frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
+        frame = frame.astype({k: v for k, v in _TYPES.items() if k in frame})
         frame.attrs = attrs
         yield frame
-
-
-def _frame(
-    cells: Sequence[CellRecord],
-    heads: pd.DataFrame,
-    of_board: Mapping[tuple[str, str], dict[Any, Any]],
-    reached: Mapping[tuple[str, str], NDArray[np.float64]],
-    floor: Callable[[str, str, int], Floor | None],
-) -> pd.DataFrame:
-    """``heads``, a row a cell, repeated beside its values."""
-    rows: list[tuple[Any, ...]] = []  # number of the cell, and its columns
-    for i, c in enumerate(cells):
-        for metric, stored in c.values.items():
-            known = floor(c.task, metric, c.samples)
-            primary = metric == of_board[c.task, c.label]["metric"]
-            own = metric, registry.direction(metric), known.median if known else None, primary
-            times = reached.get((c.task, c.label), ()) if primary else ()
-            near = [*(t if np.isfinite(t) else None for t in times), *[None] * len(stored)]
-            rows += [(i, *own, r, v, t) for r, v, t in zip(c.spec.replicates, stored, near, strict=False)]
-        if not any(c.values.values()):
-            rows.append((i, *(None,) * 7))
-    columns = ["metric", "direction", "floor", "primary", "replicate", "value", "reached"]
-    own_columns = pd.DataFrame([own for _, *own in rows], columns=columns)
-    frame = pd.concat([heads.iloc[[i for i, *_ in rows]].reset_index(drop=True), own_columns], axis=1)
-    types = {"metric": "string", "direction": "string", "primary": "boolean", "replicate": "Int64"}
-    numbers = ("value", "reached", "floor", "p_exact", "seconds", "overhead_seconds", "step_size", "tuning_evaluations")
-    return frame.astype({k: v for k, v in (types | dict.fromkeys(numbers, "float64")).items() if k in frame})
 
 
 def _columns(results: StoredRun, c: CellRecord, row: dict[Any, Any]) -> dict[str, object]:
