@@ -116,7 +116,8 @@ class Recommendations:
     def of(self, where: str, tasks: Sequence[str], labels: Iterable[str]) -> Kind:
         """What to use of some methods for the tasks of a kind; near the best of all methods."""
         known = [self._tasks[task] for task in tasks if task in self._tasks]
-        counts = _counts(known, labels)
+        near_on = {label: [t.near[label] for t in known if label in t.near] for label in labels}
+        counts = {label: np.sum(own, axis=0) for label, own in near_on.items() if own}
         sure = {label: int(np.sort(n)[math.floor((1 - SURE) * RESAMPLES)]) for label, n in counts.items()}
         most = max(sure.values(), default=0)
         most = most if 2 * most > len(tasks) else 0
@@ -128,7 +129,10 @@ class Recommendations:
         wanted = most or len(tasks) // 2 + 1
         shares = {label: float((n >= wanted).mean()) for label, n in counts.items() if sure[label] < wanted}
         unsettled = sorted((k for k, share in shares.items() if share > 1 - SURE), key=lambda k: (-shares[k], k))
-        dearer = len(methods) > 1 and _dearer(known, methods[0].label, methods[1].label, agreed[methods[1].label])
+        dearer = False
+        if len(methods) > 1:  # whether the second needs more in ``SURE`` of the resamples, in which both are near
+            a, b = (np.mean([t.cost[m.label] for t in known if m.label in t.cost], axis=0)[:-1] for m in methods[:2])
+            dearer = bool((agreed[methods[1].label] & (a < b)).mean() >= SURE)
         units = {lb.unit(row) for t in known for row in t.rows.values()}
         unit = units.pop() if len(units) == 1 else ""
         return Kind(where, tuple(tasks), unit, tuple(methods), tuple(unsettled), dearer)
@@ -141,18 +145,6 @@ class Recommendations:
         with_tuning = math.exp(np.mean([np.log(np.exp(log) + tuning) for log, tuning in costs]))
         words = dict.fromkeys(w for row in rows[:most] for w in lb.warnings(row["marks"]))
         return Recommended(label, most, lb.shown(rows[most - 1]), cost, with_tuning, tuple(words))
-
-
-def _counts(known: Sequence[_Task], labels: Iterable[str]) -> dict[str, NDArray[np.int64]]:
-    """Label -> on how many of the tasks it is near, by resample; without methods that have no result."""
-    near = {label: [t.near[label] for t in known if label in t.near] for label in labels}
-    return {label: np.sum(own, axis=0) for label, own in near.items() if own}
-
-
-def _dearer(known: Sequence[_Task], first: str, second: str, agreed: NDArray[np.bool_]) -> bool:
-    """Whether the second method needs more in ``SURE`` of the resamples, in which both are near."""
-    a, b = (np.mean([t.cost[label] for t in known if label in t.cost], axis=0)[:-1] for label in (first, second))
-    return bool((agreed & (a < b)).mean() >= SURE)
 
 
 def _medians(values: NDArray[np.float64], drawn: NDArray[np.intp]) -> NDArray[np.float64]:
