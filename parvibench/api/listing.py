@@ -97,9 +97,8 @@ def unnamed_profile(name: str) -> str:
     profiles = _profiles(load_suite(name)) if name in shipped() else []
     if len(profiles) < 2:
         return ""
-    return (
-        f"profile {profiles[0]}; others, by --profile: {', '.join(profiles[1:])} (time of the whole suite on one core)"
-    )
+    first, others = profiles[0], ", ".join(profiles[1:])
+    return f"profile {first}; others, by --profile: {others} (time of the whole suite on one core)"
 
 
 def duration(seconds: float) -> str:

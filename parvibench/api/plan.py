@@ -18,6 +18,7 @@ from parvibench.harness.execution import Execution
 from parvibench.harness.session import Executor, make_executor, resolve_device
 from parvibench.harness.store.merging import shard
 from parvibench.harness.suite.cells import Cell, expand
+from parvibench.harness.suite.plugins import Allowed
 from parvibench.harness.suite.suite import Suite, load_suite
 from parvibench.harness.suite.tuned_values import lacking, of_tasks, untuned
 
@@ -62,10 +63,8 @@ class Plan:
                 )
             execution = execution.model_copy(update={"workers": 0})
         names = list(dict.fromkeys(t if isinstance(t, str) else t.name for t in placed))
-        if isinstance(suite, str):
-            loaded: Suite | None = load_suite(suite, "beside" if execution.allow_plugins else [*names, *_names(named)])
-        else:
-            loaded = suite
+        allowed: Allowed = "beside" if execution.allow_plugins else [*names, *_names(named)]
+        loaded = load_suite(suite, allowed) if isinstance(suite, str) else suite
         if loaded is not None and execution.profile is None:
             execution = execution.model_copy(update={"profile": loaded.default_profile})
         chosen = select(loaded, names, named, execution)
@@ -208,11 +207,8 @@ def _restrict_rows(suite: Suite, tasks: Sequence[str], algorithms: Sequence[Entr
         for name in names:
             if name not in known[kind]:
                 raise UnknownNameError(f"{kind} in the rows of suite {suite.name!r}", name, known[kind])
-    kept = [
-        r
-        for r in suite.rows
-        if (not tasks or r.task in tasks) and (not labels or r.name in labels or r.display in labels)
-    ]
+    kept = [r for r in suite.rows if not tasks or r.task in tasks]
+    kept = [r for r in kept if not labels or r.name in labels or r.display in labels]
     if not kept:
         raise InputError(f"suite {suite.name!r} has no row with these tasks and algorithms")
     return suite.model_copy(update={"rows": tuple(kept)})

@@ -81,7 +81,11 @@ def run(
     store.check_writable()
     page = None if report is None else output_place(report, folder=True)
     mirror = MirrorObserver(store.root) if tracking is True else tracking or None
-    _require_floors(cells, warn)
+    # Noise floors that user-built references lack are simulated once for all workers.
+    for cell in {(cell.task, cell.samples): cell for cell in cells}.values():
+        task = cell.loaded[0] if cell.loaded else cell.load_task()
+        if not built_in(task):
+            with_floors(task, task.floored(), cell.samples, lambda what, done, _: None if done else warn(what))
     observers = [*observers, *([mirror] if mirror else [])]
     suite_as_run = plan.suite.resolved()
     ran = run_cells(
@@ -93,14 +97,6 @@ def run(
     if tracking is True and mirror and (warning := mirror.close()):
         warn(warning)
     return results
-
-
-def _require_floors(cells: Sequence[Cell], warn: Callable[[str], None]) -> None:
-    """Simulate the noise floors that user-built references lack at the cells' sample sizes, once for all workers."""
-    for cell in {(cell.task, cell.samples): cell for cell in cells}.values():
-        task = cell.loaded[0] if cell.loaded else cell.load_task()
-        if not built_in(task):
-            with_floors(task, task.floored(), cell.samples, lambda what, done, _: None if done else warn(what))
 
 
 def _tuned_first(plan: Plan, warn: Callable[[str], None], observers: Sequence[Observer], command: str) -> Plan:

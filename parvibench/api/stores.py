@@ -188,9 +188,8 @@ def write_board(board: str | Path, new: Accepted | None = None) -> Path:
 def _pictures(page: Path) -> int:
     """Number of pictures of a page, those over seconds aside, which rows from other hardware end; 0 without a page."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    return len(
-        re.findall(r"<(?:svg|img)\b", re.sub(r'<figure[^>]*data-axis="seconds".*?</figure>', "", text, flags=re.S))
-    )
+    untimed = re.sub(r'<figure[^>]*data-axis="seconds".*?</figure>', "", text, flags=re.S)
+    return len(re.findall(r"<(?:svg|img)\b", untimed))
 
 
 def _boards(reports: Path) -> dict[str, tuple[Path, str | None, dict[str, Any]]]:
