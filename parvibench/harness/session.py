@@ -296,10 +296,9 @@ def _divergence(diverged: dict[int, int], stuck: set[int], cell: Cell, *, define
     reasons = []
     if moved:
         first = min(moved.values())
-        reasons.append(
-            f"{len(moved)} of {replicates} replicates stopped being finite or blew up, the first by iteration {first}"
-            + (_EARLY.format(size) if first <= _FIRST_STEPS and defined else "")
-        )
+        early = _EARLY.format(size) if first <= _FIRST_STEPS and defined else ""
+        lost = f"{len(moved)} of {replicates} replicates stopped being finite or blew up"
+        reasons.append(f"{lost}, the first by iteration {first}{early}")
     if at_rest := len(diverged) - len(moved):
         reasons.append(f"{at_rest} of {replicates} replicates never moved from a start that is far off")
     return "; ".join(reasons)

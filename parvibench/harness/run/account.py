@@ -141,11 +141,8 @@ class Guard:
         """Raise ``BudgetIgnored`` if the meter was changed or bypassed."""
         if self._rows:
             raise BudgetIgnored(f"evaluated the target at {self._rows} rows past the meter of its budget")
-        if (
-            self._problem.meter is not self._meter
-            or self._meter.limit != self._limit
-            or self._kept not in (None, self._booked())
-        ):
+        other = self._problem.meter is not self._meter or self._meter.limit != self._limit
+        if other or self._kept not in (None, self._booked()):
             raise BudgetIgnored("changed the meter of its budget")
 
     @contextmanager
