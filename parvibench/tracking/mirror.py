@@ -118,11 +118,10 @@ class MirrorObserver:
         lost = self._total - self._done
         if not lost and not self._error:
             return ""
+        hint = "\nIf mlflow.db is damaged, delete it: sync then makes a new one" * self._own
         return (
             f"{lost} of {self._total} records did not reach MLflow at {shown_address(self.uri)}: {self._error}\n"
-            "The results are safe in the store; mirror them later with: parvibench sync"
-            + "\nIf mlflow.db is damaged, delete it: sync then makes a new one"
-            * self._own
+            f"The results are safe in the store; mirror them later with: parvibench sync{hint}"
         )
 
     def _put(self, job: _Job) -> None:

@@ -121,9 +121,8 @@ def print_leaderboard(facts: Facts, console: Console) -> None:
         console.print(Text(group.title, style="bold"))
         for part in _fitting(group.tasks, console.width - (7 if counted else 0), facts):
             console.print(_rich_table(part, methods, counted=counted, plain=plain))
-    best = marks.BEST_SHORT.format(
-        look="[ ]" if plain else "bold", anchors="" if plain else "; italics: anchors, not ranked"
-    )
+    look, anchors = ("[ ]", "") if plain else ("bold", "; italics: anchors, not ranked")
+    best = marks.BEST_SHORT.format(look=look, anchors=anchors)
     console.print(Text("; ".join([best, *marks_used(board)]), style="dim"))
     for notice in filter(None, (unfinished(facts), marks.lost_references(facts.lost_references))):
         console.print(Text(notice, style="yellow"))

@@ -104,9 +104,8 @@ def on_task(
     if compared == 1:
         return f"On {name(where)}, {named} is the only method with a finite result."
     if len(best) == 1:
-        others = f"significantly better than {beats} of {compared - 1} others" + (
-            f", {far} worse {_FAR}" if far else ""
-        )
+        behind = f", {far} worse {_FAR}" if far else ""
+        others = f"significantly better than {beats} of {compared - 1} others{behind}"
         return f"On {name(where)}, {named} is the best of {compared} methods: {others}{tested}."
     if len(best) == compared:
         return f"On {name(where)}, none of {compared} methods is significantly better than another{tested}: {named}."
@@ -124,9 +123,8 @@ def recommended(kind: Kind) -> str:
         between = f": {named(kind.unsettled, _FEW)} in some resamples only" if kind.unsettled else ""
         return f"{over}, no method is settled as near the best{between}."
     best, *others = kind.methods
-    text = (
-        f"{over}, {warned(best)} {_near(best, kind)}, with {best.cost:,.0f} score evaluations{_bracketed(best.tuned)}"
-    )
+    cost = f"{best.cost:,.0f} score evaluations{_bracketed(best.tuned)}"
+    text = f"{over}, {warned(best)} {_near(best, kind)}, with {cost}"
     if others and kind.dearer:
         more = f"{number(others[0].cost / best.cost)} times as many{_bracketed(others[0].tuned)}"
         text += f"; {warned(others[0])} needs {more}"
