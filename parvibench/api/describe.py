@@ -46,16 +46,21 @@ def task_facts(found: Any) -> dict[str, Any]:
         "primary metric": found.primary,
     }
     if found.dim <= 10 and facts.mean is not None and facts.sd is not None:
-        document |= {"mean": facts.mean.tolist(), "sd": facts.sd.tolist()}
+        document |= {k: [*map(_ten_digits, v.tolist())] for k, v in (("mean", facts.mean), ("sd", facts.sd))}
     where_known = {
         "modes": None if facts.modes is None else len(facts.modes.weights),
-        "log Z": facts.log_z,
+        "log Z": None if facts.log_z is None else _ten_digits(facts.log_z),
         "distances": "in units of the reference's standard deviations" if found.standardised else None,
-        "constants": dict(facts.constants) or None,
+        "constants": {k: _ten_digits(v) for k, v in facts.constants.items()} or None,
         "departs from the plain task": {str(i): text for i, text in enumerate(found.departures, 1)} or None,
         "data sets": list(found.data) or None,
     }
     return document | {key: value for key, value in where_known.items() if value is not None}
+
+
+def _ten_digits(x: float) -> float:
+    """The last digits differ between processors."""
+    return float(f"{x:.10g}")
 
 
 def _family(task: Any, target: str) -> str:

@@ -228,7 +228,9 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     torch._inductor.config.compile_threads = 1  # a worker has one core
-    tqdm.set_lock(threading.RLock())  # the compiler's bars take a semaphore, which a worker that ends would leave behind
+    tqdm.set_lock(
+        threading.RLock()
+    )  # the compiler's bars take a semaphore, which a worker that ends would leave behind
     logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)  # of operations that are called as in Python
 
     def packed(y: Tensor) -> tuple[Tensor, ...]:

@@ -128,8 +128,10 @@ def print_leaderboard(facts: Facts, console: Console) -> None:
         console.print(Text(notice, style="yellow"))
     told: dict[tuple[str, str], list[str]] = {}
     for row in board[(board["status"] != Status.OK) | np.isinf(board["median"].astype(float))].to_dict("records"):
-        lost = f"{row['n_diverged']} of {row['replicates']} replicates diverged" * bool(row["n_diverged"])
-        reason = " ".join(row["reason"].split()) or lost or f"{row['metric']} is not finite"
+        reason = " ".join(row["reason"].split())
+        if not reason and row["n_diverged"]:
+            reason = f"{row['n_diverged']} of {row['replicates']} replicates diverged"
+        reason = reason or f"{row['metric']} is not finite"
         told.setdefault((entry(row), reason), []).append(f"{row['task']} / {row['label']}")
     for (word, reason), cells in told.items():
         more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
