@@ -243,9 +243,8 @@ def test_the_compiled_trees_are_the_plain_ones(
     """Every number of the state, by a ``native`` density or not; single precision for as long as rounding stays small."""
     if not native:
         monkeypatch.setattr(Problem, "compiled", lambda *_: None)
-    compiled, plain = (
-        Run("nuts", make_problem(target, [0, 4], particles=3, dtype=dtype), 80, **settings) for _ in range(2)
-    )
+    problems = [make_problem(target, [0, 4], particles=3, dtype=dtype) for _ in range(2)]
+    compiled, plain = (Run("nuts", problem, 80, **settings) for problem in problems)
     compiled.advance = RecordedStep(plain.advance)
     within = {"rtol": 1e-6, "atol": 1e-7} if dtype == torch.float64 else {"rtol": 1e-2, "atol": 1e-3}
     for _ in range(8 if dtype == torch.float64 else 2):

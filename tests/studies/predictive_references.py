@@ -279,9 +279,8 @@ def evidence(runs: dict[str, Run]) -> tuple[dict[str, Any], dict[str, dict[str, 
         )
     }  # fmt: skip
     compared = record["agreement"]
-    gates["two samplers agree"] = (
-        max(compared["largest_z_of_means"], compared["largest_z_of_sds"]) <= compared["z_limit"]
-    )
+    apart = max(compared["largest_z_of_means"], compared["largest_z_of_sds"])
+    gates["two samplers agree"] = apart <= compared["z_limit"]
     length = min(len(likelihoods[role]) for role in ROLES)
     both = np.concatenate([likelihoods[role][-length:] for role in ROLES], 2)  # (draws, R, 2 N)
     rhat = diagnostics(torch.from_numpy(both).double().transpose(1, 2))["rhat"]

@@ -387,10 +387,9 @@ class Sentences:
         cells["ran"] = ~cells["anchor"].astype(bool) & ~cells["status"].isin(NOT_RUN)
         cells["n"] = cells["replicates"].map(lambda ids: len(json.loads(ids)))
         self.cells = cells
-        of_cell = list(first.groupby(["task", "label"], sort=False))
-        self.values, self.reached = (
-            {key: v[c].astype(float).tolist() for key, v in of_cell} for c in ("value", "reached")
-        )
+        of_cell = dict(list(first.groupby(["task", "label"], sort=False)))
+        self.values = {key: v["value"].astype(float).tolist() for key, v in of_cell.items()}
+        self.reached = {key: v["reached"].astype(float).tolist() for key, v in of_cell.items()}
         self._boards: dict[str, Board] = {}
 
     def board(self, kind: str = "") -> Board:
@@ -506,9 +505,8 @@ class Sentences:
             for _, r in self.board(view).cells.iterrows():
                 said = json.loads(r["ranks"]).get(view)
                 made = [None if math.isnan(r["rank"]) else int(r["rank"]), bool(r["best"])]
-                wrong += (
-                    [f"{r['label']} on {r['task']} among {view or 'all'}: {said}, is {made}"] if said != made else []
-                )
+                if said != made:
+                    wrong.append(f"{r['label']} on {r['task']} among {view or 'all'}: {said}, is {made}")
         return wrong
 
 

@@ -98,9 +98,8 @@ def simulated_network(sets: int, g: Generator) -> Simulated:
     uniform = torch.rand(2, sets, 1, generator=g, dtype=torch.float64)
     gamma, lam = -torch.log1p(-uniform) / _GAMMA_RATE
     X = _normal(g, sets, _NETWORK_ROWS, _FEATURES)
-    W1, b1, W2 = (
-        _normal(g, sets, *shape) / lam[..., None].sqrt() for shape in ((_FEATURES, _HIDDEN), (1, _HIDDEN), (_HIDDEN, 1))
-    )
+    shapes = (_FEATURES, _HIDDEN), (1, _HIDDEN), (_HIDDEN, 1)
+    W1, b1, W2 = (_normal(g, sets, *shape) / lam[..., None].sqrt() for shape in shapes)
     b2 = _normal(g, sets, 1) / lam.sqrt()
     f = ((X @ W1 + b1).clamp(min=0) @ W2)[..., 0] + b2
     y = f + _normal(g, sets, _NETWORK_ROWS) / gamma.sqrt()

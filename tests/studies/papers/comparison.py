@@ -131,10 +131,8 @@ def explained(found: SuiteComparison) -> SuiteComparison:
     """With the causes that the effects of single changes demonstrate."""
     causes = {(e.base.title, e.base.number.pointer): e.reason for e in found.effects if e.closes >= CLOSED}
     keys = [(c.title, c.number.pointer) if c.verdict is Verdict.DIFFERS else None for c in found.comparisons]
-    comparisons = (
-        replace(c, cause=causes[k]) if k in causes else c for c, k in zip(found.comparisons, keys, strict=True)
-    )
-    return replace(found, comparisons=tuple(comparisons))
+    known = zip(found.comparisons, keys, strict=True)
+    return replace(found, comparisons=tuple(replace(c, cause=causes[k]) if k in causes else c for c, k in known))
 
 
 def _compared(suite: Suite, row: SuiteRow, asked: Published, gave: Known) -> Comparison:

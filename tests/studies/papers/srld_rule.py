@@ -125,9 +125,8 @@ class Bench:
         """RMSE of the mean prediction, and the mean log likelihood of the mixture, of the first 20, ... samples: (R, 5, 2)."""
         means, sd = (v.double() for v in self.held_out.predict(samples))  # (R, n, T), (R, n)
         y = self.held_out.y.double()
-        logs = (
-            -0.5 * ((y[:, None] - means) / sd[..., None]).square() - sd.log()[..., None] - 0.5 * math.log(2 * math.pi)
-        )
+        z = (y[:, None] - means) / sd[..., None]
+        logs = -0.5 * z.square() - sd.log()[..., None] - 0.5 * math.log(2 * math.pi)
         found = [
             torch.stack(
                 ((means[:, :n].mean(1) - y).square().mean(1).sqrt(), (logs[:, :n].logsumexp(1) - math.log(n)).mean(1)),

@@ -172,9 +172,8 @@ def _by_rule(folder: Path) -> Mapping[str, ArrayLike]:
     effects = {}
     for name in SETS:
         file = folder / f"{name}-final.npz"
-        at = (
-            dict(np.load(file)) if file.is_file() else dict.fromkeys(("LD", "SRLD"), np.full((SPLITS, 1, 1, 2), np.nan))
-        )
+        none = np.full((SPLITS, 1, 1, 2), np.nan)
+        at = dict(np.load(file)) if file.is_file() else {"LD": none, "SRLD": none}
         ld, srld = (at[method][:, :, -1].mean(1).T for method in ("LD", "SRLD"))
         effects[f"{name}: log RMSE, LD over SRLD"] = log_ratio(ld[0], srld[0])
         effects[f"{name}: NLL, LD less SRLD"] = srld[1] - ld[1]
