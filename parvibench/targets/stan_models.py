@@ -155,10 +155,12 @@ class Starts:
     def __call__(self, n: int, generator: Generator) -> Tensor:
         """Draws, (n, D) float64."""
         box = Box(self.model.dim)
-        drawn = box(n, generator)
+        drawn, bad = box(n, generator), torch.arange(n)
         for _ in range(_STARTS):
-            bad = ~self.model.density(drawn).isfinite()
-            drawn[bad] = box(int(bad.sum()), generator)
+            bad = bad[~self.model.density(drawn[bad]).isfinite()]
+            if not len(bad):
+                break
+            drawn[bad] = box(len(bad), generator)
         return drawn
 
 

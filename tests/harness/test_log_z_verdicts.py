@@ -39,9 +39,8 @@ def test_too_small_an_error_is_said_beside_the_error(n: int) -> None:
 
 def test_without_a_truth_replicates_and_methods_are_compared() -> None:
     spread = said(None, Cell("smc", [1.0, 2.0, 3.0]))
-    assert (
-        spread == "log Z differs between replicates by more than the stated errors explain: t (smc over 2, claims 0.1)"
-    )
+    differs = "log Z differs between replicates by more than the stated errors explain"
+    assert spread == f"{differs}: t (smc over 2, claims 0.1)"
     apart = said(None, Cell("smc", [1.0, 1.1, 0.9]), Cell("pathfinder", [3.3, 3.2, 3.1]))
     assert "methods disagree on log Z" in apart
     assert "t (smc 1 ± 0.058 and pathfinder 3.2 ± 0.058)" in apart

@@ -144,9 +144,8 @@ def test_steps_that_are_too_large_for_the_whole_horizon_give_way_to_smaller_ones
     def value(cell: Any) -> float:
         step = cell.settings["step_size"]
         early = abs(np.log10(step / 0.5))
-        return early + (10 + 2 * np.log10(step) if step > bearable else -0.1) * (
-            cell.spec.budget.score_evaluations == whole
-        )
+        later = 10 + 2 * np.log10(step) if step > bearable else -0.1
+        return early + later * (cell.spec.budget.score_evaluations == whole)
 
     run = Measuring(value)
     tuned = tuning.Tuner(parse_suite(text.encode(), "mine.yaml").with_profile("short")).tune(run)

@@ -395,9 +395,8 @@ def test_numbers_have_three_digits(value, text):
 
 def test_a_page_names_no_folder_of_the_machine_it_was_made_on(results, tmp_path):
     folder = str(results.store.root.parent)
-    run = results.run.model_copy(
-        update={"provenance": {"command": f"parvibench run --out {results.store.root} --seed 1"}}
-    )
+    command = f"parvibench run --out {results.store.root} --seed 1"
+    run = results.run.model_copy(update={"provenance": {"command": command}})
     write_report(replace(results, run=run), tmp_path / "page")
     for file in ("index.html", "results.json"):
         assert folder not in (tmp_path / "page" / file).read_text()

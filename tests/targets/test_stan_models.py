@@ -4,6 +4,7 @@ import json
 import pickle
 import threading
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -146,7 +147,10 @@ def test_what_gives_no_density_has_density_zero(body: str, x: list[float], finit
 
 def test_starts_are_drawn_again_where_the_program_rejects_them(tmp_path: Path) -> None:
     task = pb.from_stan(written(tmp_path, "parameters { vector[3] x; } model { x ~ uniform(-0.5, 2); }"))
-    x = points(task, 200)
+    with patch.object(StanModel, "density", autospec=True, side_effect=StanModel.density) as density:
+        x = points(task, 200)
+    asked = [len(call.args[1]) for call in density.call_args_list]
+    assert sum(asked) < 1.5 * asked[0] * (4 / 2.5) ** 3  # only what was rejected is asked about again
     assert x.min() > -0.5
     assert task.target([0], "cpu", torch.float64).log_density(x[None]).isfinite().all()
 
