@@ -230,7 +230,7 @@ def grow(
             momenta[number] = random.momentum(number)
         drawn = known
         if density:
-            k = run[0](width, block, density.entry, density.held, len(density.held), k, drawn)
+            k = run[0](width, block, density.entry, density.handles, len(density.handles), k, drawn)
         else:
             k = evaluated(k, drawn)
     if k < 0:

@@ -150,7 +150,7 @@ def test_starts_are_drawn_again_where_the_program_rejects_them(tmp_path: Path) -
     with patch.object(StanModel, "density", autospec=True, side_effect=StanModel.density) as density:
         x = points(task, 200)
     asked = [len(call.args[1]) for call in density.call_args_list]
-    assert sum(asked) < 1.5 * asked[0] * (4 / 2.5) ** 3  # only what was rejected is asked about again
+    assert sum(asked) < 1.5 * asked[0] * (4 / 2.5) ** 3  # only what was rejected is evaluated again
     assert x.min() > -0.5
     assert task.target([0], "cpu", torch.float64).log_density(x[None]).isfinite().all()
 

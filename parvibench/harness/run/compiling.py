@@ -255,8 +255,8 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
 class _InCpp:
     """A graph compiled with its constants inside, without the wrappers that PyTorch calls it by, which take as long.
 
-    A C++ program calls it without Python: ``entry`` is the address of a function ``void(void** given, void** found)`` that
-    takes new handles of the tensors ``held``, the first of which is ``points``, and gives those of its two results, which are
+    A C++ program calls it without Python: ``entry`` is the address of a function ``void(void** in, void** out)``. It takes new
+    handles of the tensors of ``handles``, the first of which is ``points``, and gives those of its two results, which are
     contiguous and of the type of the points.
     """
 
@@ -279,7 +279,7 @@ class _InCpp:
         weakref.finalize(self, torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs, handles)
         address = ctypes.pythonapi.PyCapsule_GetPointer
         address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-        self.held = (ctypes.c_void_p * len(handles))(*(address(handle, None) for handle in handles))
+        self.handles = (ctypes.c_void_p * len(handles))(*(address(handle, None) for handle in handles))
         library = ctypes.PyDLL(self._call.__closure__[0].cell_contents.__self__.__file__)
         self.entry = ctypes.cast(library._Z19inductor_entry_implPP16AtenTensorOpaqueS1_, ctypes.c_void_p).value
 
