@@ -26,7 +26,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in changed.items():
         monkeypatch.setattr(study, name, value)
 
-    monkeypatch.setattr(study, "fused", lambda plain: plain)  # compiling takes longer than the run
+    monkeypatch.setattr(study, "Fused", lambda plain: plain)  # compiling takes longer than the run
 
 
 def test_the_score_of_the_other_coordinates_is_their_density_s_gradient() -> None:
