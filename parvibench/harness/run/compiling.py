@@ -228,9 +228,8 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     torch._inductor.config.compile_threads = 1  # a worker has one core
-    tqdm.set_lock(
-        threading.RLock()
-    )  # the compiler's bars take a semaphore, which a worker that ends would leave behind
+    # The bars of the compiler would take a semaphore, which a worker leaves behind when it ends.
+    tqdm.set_lock(threading.RLock())
     logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)  # of operations that are called as in Python
 
     def packed(y: Tensor) -> tuple[Tensor, ...]:
@@ -242,9 +241,10 @@ def _fused(plain: Evaluation, x: Tensor) -> Evaluation:
         graph = _graph_of(packed, [points])
         if len(graph.graph.nodes) > _MOST_FUSED:
             raise NotRecordableError(f"of more than {_MOST_FUSED} operations, compiling takes minutes")
-        fast: Any = (
-            _Captured(torch._inductor.compile(graph, [points]), [points]) if x.is_cuda else _InCpp(graph, points)
-        )
+        if x.is_cuda:
+            fast: Any = _Captured(torch._inductor.compile(graph, [points]), [points])
+        else:
+            fast = _InCpp(graph, points)
     found = tuple(fast(x))
     torch.testing.assert_close(found, right, rtol=1e-3, atol=1e-3, equal_nan=True)
     if not all(a.is_contiguous() for a in found):
