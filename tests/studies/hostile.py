@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import small_runs
 
-from parvibench.core.result import CellRecord, Status
+from parvibench.core.result import Status
 from parvibench.harness.store.results import StoredRun
 from parvibench.harness.suite.suite import Suite
 from parvibench.harness.workers.processes import Workers
@@ -136,11 +136,6 @@ def running() -> list[str]:
     return found
 
 
-def table(cells: Sequence[CellRecord]) -> str:
-    """One line a cell."""
-    return "\n".join(f"{c.label:15} {c.status:14} {' '.join((c.reason, *c.flags))[:110]}" for c in cells)
-
-
 def main(names: Sequence[str], timeout: float, memory: float) -> int:
     """The number of problems."""
     with tempfile.TemporaryDirectory() as name:
@@ -149,7 +144,8 @@ def main(names: Sequence[str], timeout: float, memory: float) -> int:
         os.environ["PARVIBENCH_STUDY_STORE"] = str(folder / "spoilt")
         results = run(folder, names, timeout, memory)
         found = problems(results, folder)
-        print(table(results.cells))
+        for c in results.cells:
+            print(f"{c.label:15} {c.status:14} {' '.join((c.reason, *c.flags))[:110]}")
         found += overwritten(folder) if set(names) == set(EXPECTED) else []
         found += [f"log left: {log}" for log in Path(tempfile.gettempdir()).glob("*/worker-*")]
         print(f"{len(results.cells)} cells, {time.monotonic() - start:.0f} s, {len(found)} problems")

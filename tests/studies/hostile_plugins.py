@@ -133,13 +133,11 @@ class ForksAndStays(Good):
 
     def misbehave(self, x):
         if os.fork() == 0:
-            while True:
-                time.sleep(1)
+            time.sleep(100_000)
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
-                while True:
-                    time.sleep(1)
+                time.sleep(100_000)
             os._exit(0)
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100_000)"])
 
@@ -229,7 +227,14 @@ class Overwrites(Good):
     """Spoils the finished cells of a store."""
 
     def misbehave(self, x):
-        for file in sorted(Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*/*")):
+        """Waits for both good cells, which the main process may still be writing."""
+        store = Path(os.environ["PARVIBENCH_STUDY_STORE"])
+        while len(records := sorted(store.glob("cells/[!.]*/cell.json"))) < 2:
+            time.sleep(0.01)
+        self.damage(*(r.parent for r in records))
+
+    def damage(self, *cells):
+        for file in sorted(f for folder in cells for f in folder.iterdir()):
             self.spoil(file)
 
     def spoil(self, file):
@@ -267,8 +272,7 @@ class Removes(Overwrites):
 class Exchanges(Overwrites):
     """Exchanges the folders of two cells."""
 
-    def misbehave(self, x):
-        one, other = sorted(Path(os.environ["PARVIBENCH_STUDY_STORE"]).glob("cells/*"))[:2]
+    def damage(self, one, other):
         aside = one.with_name("aside")
         one.rename(aside)
         other.rename(one)
