@@ -445,9 +445,9 @@ class Sentences:
         return self.board().use(group, set(shown.loc[~shown["anchor"].astype(bool), "label"]) - warm)
 
     def headline(self, part: str = "") -> Use:
-        """Of a kind of target with a method: without warnings, on every task, of most tasks."""
+        """Of a kind of target with a method: without warnings, near on most tasks, on every one."""
         every = [self.use(group, part) for group in ("", *dict.fromkeys(self.cells["group"]))]
-        worth = [(bool(u.best), bool(u.best) and not u.best[0][0], u.most == len(u.tasks), len(u.tasks)) for u in every]
+        worth = [(bool(u.best), bool(u.best) and not u.best[0][0], u.most, u.most == len(u.tasks)) for u in every]
         return every[worth.index(max(worth))] if max(worth)[0] else every[0]
 
     def protocol(self) -> Slots:

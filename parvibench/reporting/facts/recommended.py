@@ -154,7 +154,7 @@ def _medians(values: NDArray[np.float64], drawn: NDArray[np.intp]) -> NDArray[np
 
 
 def headline(kinds: Sequence[Kind]) -> Kind | None:
-    """The kind that a page names first: without warnings, on every task, of most tasks; None without any."""
+    """The kind that a page names first: without warnings, near on most tasks, on every one; None without any."""
     named = [k for k in kinds if k.methods]
-    by = [(not k.methods[0].warnings, k.on_every_task, len(k.tasks)) for k in named]
+    by = [(not k.methods[0].warnings, k.methods[0].tasks, k.on_every_task) for k in named]
     return named[by.index(max(by))] if named else next(iter(kinds), None)
