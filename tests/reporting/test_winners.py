@@ -2,6 +2,7 @@
 
 import re
 
+import board_again
 import numpy as np
 import pytest
 import sentences
@@ -56,7 +57,7 @@ def test_the_best_are_those_that_no_other_beats(findings, final):
         tests = []
         for task in tasks:
             x = np.log([final[task, m] for m in METHODS])
-            tests += [(task, i, j, mean, p) for i, j, mean, p in sentences.moderated_p(x, 0.0)]
+            tests += [(task, i, j, mean, p) for i, j, mean, p in board_again.moderated_p(x, 0.0)]
         adjusted = statistics.holm([p for *_, p in tests])
         worse = {
             (task, j if mean < 0 else i) for (task, i, j, mean, _), p in zip(tests, adjusted, strict=True) if p <= 0.05

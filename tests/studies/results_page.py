@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sentences import three
+from board_again import three
 
 HEAD = """# What the boards say
 
@@ -240,9 +240,8 @@ def _models(x: pd.DataFrame, board: Board) -> str:
 
 
 def _starts(x: pd.DataFrame, board: Board) -> str:
-    hold(
-        (x.loc["meads"] > 100).all() and (x.loc[["meads-pathfinder", "nuts", "nuts-pathfinder"]] <= NEAR).all(axis=None)
-    )
+    near = x.loc[["meads-pathfinder", "nuts", "nuts-pathfinder"]] <= NEAR
+    hold((x.loc["meads"] > 100).all() and near.all(axis=None))
     return (
         f"On regressions in raw units MEADS, which has no warm-up, hardly leaves Stan's start ({span(x.loc['meads'])}); from draws of "
         f"Pathfinder it is at {span(x.loc['meads-pathfinder'])}. NUTS needs no such start: {span(x.loc['nuts'])} without, "
@@ -255,13 +254,8 @@ def _gold_draws(x: pd.DataFrame, board: Board) -> str:
     every = board.over_floor(x.index, tasks)
     near, passed = (every <= NEAR).sum(axis=1), board.cells["verdict"] == "indistinguishable"
     passed = board.cells[passed].groupby("label").size()
-    spent = (
-        board.rows[board.rows["reached"].notna()]
-        .groupby(["label", "task"])["reached"]
-        .median()
-        .groupby("label")
-        .median()
-    )
+    spent = board.rows[board.rows["reached"].notna()].groupby(["label", "task"])["reached"].median()
+    spent = spent.groupby("label").median()
     nobody = [f"{t} ({every[t].idxmin()} {three(every[t].min())})" for t in tasks if every[t].min() > NEAR]
     hold(near["nuts"] > len(tasks) / 2 and near["meads"] < near["nuts"] and near.max() < len(tasks) and not nobody)
     unknown = board.cells[board.cells["marks"].str.contains("convergence unknown", na=False)].groupby("label").size()

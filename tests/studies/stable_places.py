@@ -6,7 +6,7 @@
 
 Of every method and task: how often it is among the best when the replicates of each task are drawn again with replacement, the
 same ones for all methods, since the tests are paired. The tests are those of the page, computed from ``results.parquet`` by
-``sentences.py``, vectorised over pairs, with the floors that the package ships; which methods pass for exact draws stays as the
+``board_again.py``, vectorised over pairs, with the floors that the package ships; which methods pass for exact draws stays as the
 page says, since that rests on several metrics. Printed are, of the places among the best on the page and of the others, the
 share of resamples in which each is kept: mean, lowest, and how many are kept in fewer than half and in at least 95%. With
 ``--rerun`` each folder is compared with a run of the same cells from another seed: the places that both give, and those that
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import board_again
 import numpy as np
 import pandas as pd
 import sentences
@@ -72,7 +73,7 @@ class Task:
 
 
 def moderated(x: NDArray[np.float64], overlap: float) -> tuple[NDArray[np.float64], ...]:
-    """Of all pairs of rows i < j: i, j, mean difference and p-value, as ``sentences.moderated_p``."""
+    """Of all pairs of rows i < j: i, j, mean difference and p-value, as ``board_again.moderated_p``."""
     n = x.shape[1]
     i, j = np.triu_indices(len(x), 1)
     d = x[i] - x[j]
@@ -101,7 +102,7 @@ def among_best(tasks: list[Task], draws: list[NDArray[np.intp]]) -> list[Flags]:
     some = [task.values[:, drawn] for task, drawn in zip(tasks, draws, strict=True)]
     found = [moderated(scaled(x), task.overlap) for x, task in zip(some, tasks, strict=True)]
     exact = [task.exact(drawn) for task, drawn in zip(tasks, draws, strict=True)]
-    losing = [np.array(sentences.loses_more(~np.isfinite(x))) for x in some]
+    losing = [np.array(board_again.loses_more(~np.isfinite(x))) for x in some]
     p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in [*exact, *losing])])
     order = np.argsort(p, kind="stable")
     holm = np.empty_like(p)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import results_page
-from sentences import three
+from board_again import three
 
 #: Tests of studies, which are no part of the product.
 pytestmark = pytest.mark.ci
