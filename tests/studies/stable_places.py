@@ -103,7 +103,8 @@ def among_best(tasks: list[Task], draws: list[NDArray[np.intp]]) -> list[Flags]:
     found = [moderated(scaled(x), task.overlap) for x, task in zip(some, tasks, strict=True)]
     exact = [task.exact(drawn) for task, drawn in zip(tasks, draws, strict=True)]
     losing = [np.array(board_again.loses_more(~np.isfinite(x))) for x in some]
-    p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in [*exact, *losing])])
+    tested = [lost for lost, x in zip(losing, some, strict=True) if not np.isfinite(x).all()]
+    p = np.concatenate([*(f[3] for f in found), *(e[~np.isnan(e)] for e in [*exact, *tested])])
     order = np.argsort(p, kind="stable")
     holm = np.empty_like(p)
     holm[order] = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
