@@ -236,8 +236,8 @@ def _models(x: pd.DataFrame, board: Board) -> str:
     others = ", ".join(f"{label} on {near[label]}" for label in ("meads", "chees-hmc", "smc", "pathfinder", "laplace"))
     return (
         f"Four chains of 60,000 evaluations from Stan's start, their warm-up included, are near on {len(tasks) - 1} of {len(tasks)} "
-        f"posteriors: {first}. For as many evaluations, {others}. The trees of NumPyro and BlackJAX, whose chains warm up each by itself "
-        f"within a quarter of the budget, are near on {near['numpyro-nuts']} and {near['blackjax-nuts']} of {ran}."
+        f"posteriors: {first}. For as many evaluations, {others}. NUTS of NumPyro and of BlackJAX, whose chains adapt each by itself, in a "
+        f"quarter of the budget, is near on {near['numpyro-nuts']} and on {near['blackjax-nuts']} of the {ran} on which both were run."
     )
 
 
